@@ -4,7 +4,6 @@ How much do one, three, six measured points of a run teach about the rest of it?
     python tools/calibration/few_points.py            the table of shares, about five minutes on one core
     python tools/calibration/few_points.py --fit      the widths of catalog/data/intervals/priors.csv, printed
     python tools/calibration/few_points.py --shares   the shares of the causes in every number again, first
-    python tools/calibration/few_points.py --own      the same of our own sweeps of llama.cpp, in seconds
 
 A run is what one user has: one source, model, accelerator, engine, release and formats; degrees, lengths and loads
 vary. Every number stands on fits that never saw the run's model family (`left_out.csv.gz`), and the widths of causes
@@ -20,13 +19,12 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
-import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from statistics import median
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -45,9 +43,8 @@ from tonnage.questions.calibrate.posterior import NAMES, next_point, posterior
 from tonnage_accuracy.cases import case_of, kind_of
 from tonnage_accuracy.grouping import group_by, labels_of, read_grouping
 from tonnage_accuracy.left_out import left_out_predictions
-from tonnage_accuracy.own_engine import taught_by
 from tonnage_accuracy.quantities import measured_numbers
-from tonnage_accuracy.rows import Row, number, read_rows, text
+from tonnage_accuracy.rows import Row, number, text, usable_rows, write_packed
 from tonnage_accuracy.scoring import score
 
 ROOT: Final = Path(__file__).parents[2]
@@ -90,6 +87,9 @@ single point, whose warm-up and end sources count differently, moves its times t
 three 14.4 % of TTFT). [log]"""
 
 
+T = TypeVar("T")
+
+
 class Point(NamedTuple):
     """One row of a run: its numbers, as measured beside the prediction without the family."""
 
@@ -104,20 +104,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     parser.add_argument("--fit", action="store_true")
     parser.add_argument("--shares", action="store_true")
-    parser.add_argument("--own", action="store_true")
     given = parser.parse_args()
-    if given.own:
-        print(*own_lines(), sep="\n")
-        return
     if given.shares or not SHARES.exists():
         store_shares()
     runs = [own for own in group_by(points(), lambda p: p.run).values() if len(own) >= LEAST]
     if given.fit:
-        found = fitted(runs)
-        for of in FITTED:
-            print(of, {name: round(width, 3) for name, width in getattr(found, of).items()})
+        print_widths(fitted(runs))
         return
-    lines = table(runs)
+    lines = table(runs, fitted)
     with PAGE.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(Line._fields)
@@ -126,28 +120,26 @@ def main() -> None:
         print(*line)
 
 
-def own_lines() -> list[str]:
-    """Of our own sweeps of llama.cpp: median errors of the loads that were not measured, before and after."""
-    lines = []
-    for name in ("first-75MB", "first-904MB"):
-        for count in (1, 3):
-            for quantity, errors in taught_by(ROOT / "measurements" / "own", name, count=count).items():
-                before, after = (median(one[i] for one in errors) for i in (0, 1))
-                lines.append(f"{name} {quantity} {count} {len(errors)} {before:.4f} {after:.4f}")
-    return lines
+def print_widths(found: Priors) -> None:
+    """As priors.csv keeps them."""
+    for of in FITTED:
+        print(of, {name: round(width, 3) for name, width in getattr(found, of).items()})
 
 
 def rows() -> list[Row]:
     """Usable rows of one served stack that print a time per token, at most `MOST` of a run."""
     found = []
-    for path in sorted((ROOT / "measurements").glob("*.csv.gz")):
-        for row in read_rows(path):
-            if row.usable and kind_of(row) == "serve" and text(row, "disaggregated") != "1":
-                names = {one.quantity for one in measured_numbers(row) if one.value}
-                if "tpot_ms" in names and not number(row, "cached_tokens"):
-                    found.append(row)
-    runs = [own for own in group_by(found, run_of).values() if len(own) >= LEAST]
-    return [row for own in runs for row in (Random(1).sample(own, MOST) if len(own) > MOST else own)]
+    for row in usable_rows(ROOT):
+        if kind_of(row) == "serve" and text(row, "disaggregated") != "1":
+            names = {one.quantity for one in measured_numbers(row) if one.value}
+            if "tpot_ms" in names and not number(row, "cached_tokens"):
+                found.append(row)
+    return [row for own in group_by(found, run_of).values() if len(own) >= LEAST for row in at_most(own)]
+
+
+def at_most(run: list[T]) -> list[T]:
+    """`MOST` of a run, drawn with a seed."""
+    return Random(1).sample(run, MOST) if len(run) > MOST else run
 
 
 def run_of(row: Row) -> tuple[str, ...]:
@@ -160,19 +152,16 @@ def run_of(row: Row) -> tuple[str, ...]:
 
 def store_shares() -> None:
     """By row and quantity: derivative of the prediction's logarithm by each cause, and what is interrupted of it."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["id", "quantity", *SHARED])
+    lines: list[list[str]] = [["id", "quantity", *SHARED]]
     for row in rows():
         try:
             case = case_of(row)
             if isinstance(case, ServeCase):
                 for quantity, shares in shares_of_case(case).items():
-                    writer.writerow([row.id, quantity, *(f"{x:.4g}" if abs(x) >= 5e-4 else "0" for x in shares)])
+                    lines.append([row.id, quantity, *(f"{x:.4g}" if abs(x) >= 5e-4 else "0" for x in shares)])
         except TonnageError:
             continue  # what cannot be predicted is counted by `tonnage accuracy`
-    with SHARES.open("wb") as file, gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
-        packed.write(out.getvalue().encode())
+    write_packed(SHARES, lines)
 
 
 def shares_of_case(case: ServeCase) -> dict[str, tuple[float, ...]]:
@@ -223,20 +212,16 @@ def fitted(runs: Sequence[Sequence[Point]], start: Priors | None = None) -> Prio
     """The widths under which the residuals of the runs are most probable, each run counting as the root of its rows."""
     best = start or priors("serve")
     best = msgspec.structs.replace(best, widths={name: min(x, WIDEST[name]) for name, x in best.widths.items()})
-    numbers = [_numbers_of(run) for run in runs]
+    numbers = [arrays_of(run) for run in runs]
     steps = {(of, name): 0.5 for of in FITTED for name in getattr(best, of)}
-    least = _unlikely(numbers, best)
+    least = unlikely(numbers, best)
     for _ in range(5):
         for key, step in list(steps.items()):
             for sign in (1.0, -1.0):
                 tried = _scaled(best, *key, math.exp(sign * step))
-                if any(tried.widths[name] > most for name, most in WIDEST.items()):
+                if not _is_allowed(tried):
                     continue
-                if any(tried.drift[name] > most for name, most in WIDEST_DRIFT.items()):
-                    continue
-                if any(tried.noise[name] < floor for name, floor in LEAST_NOISE.items()):
-                    continue
-                value = _unlikely(numbers, tried)
+                value = unlikely(numbers, tried)
                 if value < least:
                     best, least = tried, value
                     break
@@ -246,6 +231,12 @@ def fitted(runs: Sequence[Sequence[Point]], start: Priors | None = None) -> Prio
 
 
 FITTED: Final = ("widths", "noise", "offset", "drift", "length")
+
+
+def _is_allowed(tried: Priors) -> bool:
+    wide = any(tried.widths[name] > WIDEST[name] for name in tried.widths)
+    drifts = any(tried.drift.get(name, 0.0) > most for name, most in WIDEST_DRIFT.items())
+    return not (wide or drifts or any(tried.noise.get(name, 1.0) < least for name, least in LEAST_NOISE.items()))
 
 
 def _scaled(known: Priors, of: str, name: str, by: float) -> Priors:
@@ -263,19 +254,20 @@ class Numbers(NamedTuple):
     rows: int
 
 
-def _numbers_of(run: Sequence[Point]) -> Numbers:
+def arrays_of(run: Sequence[Point], *, farthest: float = FARTHEST) -> Numbers:
+    """Of a run; residuals beyond the farthest count as that."""
     seen = [one for point in run for one in point.seen]
     return Numbers(
         numbers_of(seen),
         np.array([one.shares for one in seen]),
-        np.clip(np.array([one.left for one in seen]), -FARTHEST, FARTHEST),
+        np.clip(np.array([one.left for one in seen]), -farthest, farthest),
         len(run),
     )
 
 
-def _unlikely(runs: Sequence[Numbers], of: Priors) -> float:
-    """Negative logarithm of the evidence; residuals beyond a factor of three count as that."""
-    total, widths = 0.0, np.array([of.widths[name] for name in NAMES])
+def unlikely(runs: Sequence[Numbers], of: Priors) -> float:
+    """Negative logarithm of the evidence."""
+    total, widths = 0.0, np.array([of.widths.get(name, 0.0) for name in NAMES])
     for run in runs:
         shares = run.shares * widths
         noise = np.array([of.noise[quantity] ** 2 for quantity in run.at.quantities])
@@ -313,20 +305,21 @@ class Errors(NamedTuple):
     held: list[bool]
 
 
-def table(runs: Sequence[Sequence[Point]]) -> list[Line]:
-    """By quantity and number of points; runs of one request at a time once more by themselves."""
+def table(runs: Sequence[Sequence[Point]], fit: Callable[[Sequence[Sequence[Point]]], Priors]) -> list[Line]:
+    """By quantity and number of points; serving of one request at a time once more by itself."""
     families = sorted({run[0].family for run in runs})
     Random(7).shuffle(families)
     folds = [set(families[place::FOLDS]) for place in range(FOLDS)]
-    known = {i: fitted([run for run in runs if run[0].family not in fold]) for i, fold in enumerate(folds)}
+    known = [fit([run for run in runs if run[0].family not in fold]) for fold in folds]
     found: dict[tuple[str, int], list[Errors]] = {}
     for run in runs:
         of = known[next(i for i, fold in enumerate(folds) if run[0].family in fold)]
         alone = all(one.place[0] <= 1.0 for point in run for one in point.seen)
         for count in POINTS:
-            for quantity, errors in scored(run, of, count).items():
-                for name in (quantity, f"{quantity} of single streams")[: 1 + alone]:
-                    found.setdefault((name, count), []).append(errors)
+            for quantity, errors in scored(run, of, count).items() if len(run) > count else ():
+                found.setdefault((quantity, count), []).append(errors)
+                if alone and quantity in QUANTITIES.values():
+                    found.setdefault((f"{quantity} of single streams", count), []).append(errors)
     return [line_of(quantity, count, own) for (quantity, count), own in sorted(found.items())]
 
 

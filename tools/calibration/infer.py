@@ -1,9 +1,7 @@
-"""Fits src/tonnage/catalog/data/engines/networks.toml on measured batches, and says how far off it is.
+"""Fits src/tonnage/catalog/data/engines/networks.toml on measured batches; `tonnage accuracy` scores it.
 
-    python tools/calibration/infer.py                 errors by block, accelerator and engine
-    python tools/calibration/infer.py --fit           fits, prints the fitted numbers, errors before and after
-    python tools/calibration/infer.py --fit --write   and writes them into the file
-    python tools/calibration/infer.py --left-out      errors of each accelerator with a fit that never saw it
+    python tools/calibration/infer.py             fits and prints the fitted numbers
+    python tools/calibration/infer.py --write     and writes them into the file
 
 Gauss-Newton with soft-L1 weights on log(predicted / measured), each accelerator x engine x block counted once whatever
 its number of rows, and a pull to what is believed of each number before any row is read: passes over memory that can
@@ -17,26 +15,26 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+from refit import Problem, loss
 
 from tonnage.catalog.fitted import offline
 from tonnage.domain.case import InferCase
 from tonnage.domain.offline import Offline
 from tonnage.errors import TonnageError
-from tonnage.questions.predict.inference import Setup, load_times, predict_infer, setup_of
+from tonnage.questions.predict.inference import Setup, load_times, setup_of
 from tonnage_accuracy.cases import case_of, kind_of
-from tonnage_accuracy.quantities import measured_numbers, predicted_number
-from tonnage_accuracy.rows import Row, read_rows, text
+from tonnage_accuracy.quantities import measured_numbers
+from tonnage_accuracy.rows import Row, text, usable_rows
 
-HERE = Path(__file__).resolve().parent
-ROWS = HERE.parents[1] / "measurements" / "inference.csv.gz"
-TARGET = HERE.parents[1] / "src" / "tonnage" / "catalog" / "data" / "engines" / "networks.toml"
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = ROOT / "src" / "tonnage" / "catalog" / "data" / "engines" / "networks.toml"
 
 RUNTIME_FIELDS = {
     "pytorch/eager": ("passes", "touch"),
@@ -152,10 +150,8 @@ class Item(msgspec.Struct, frozen=True):
 def items() -> list[Item]:
     """Every measured number that a fit may use."""
     found: list[Item] = []
-    for row in read_rows(ROWS):
-        if not row.usable or kind_of(row) != "infer":
-            continue
-        case = case_of(row)
+    for row in usable_rows(ROOT, "inference"):
+        case = case_of(row) if kind_of(row) == "infer" else None
         if not isinstance(case, InferCase) or case.rate_per_s is not None:
             continue
         try:
@@ -194,11 +190,10 @@ def _name(table: str, row: Any) -> str:
     return str(names.get(table, lambda: row.name)())
 
 
-def beliefs(key: Key) -> tuple[float, float]:
-    """What is believed of a number before any row is read, as a logarithm, and the weight of that against a row."""
+def believed(key: Key) -> float:
+    """Of a number before any row is read, as a logarithm."""
     _, row, field = key
-    value, spread = USUAL[field]
-    return float(np.log(BELIEVED.get((field, row), value))), SOFT / spread
+    return float(np.log(BELIEVED.get((field, row), USUAL[field][0])))
 
 
 def read(facts: Offline, key: Key) -> float:
@@ -243,44 +238,59 @@ def errors(chosen: Sequence[Item], facts: Offline) -> np.ndarray:
     return np.array([np.log(seconds(item, facts) / item.value) for item in chosen])
 
 
+def fitted_keys(facts: Offline) -> list[Key]:
+    """What a fit from these facts moves: a number that is 0 has no logarithm and stays."""
+    return [key for key in parameters(facts) if read(facts, key) > 0]
+
+
+def problem(chosen: Sequence[Item], start: Offline) -> Problem:
+    """The fit of log parameters, a term an item: those of a group weigh as the square root of their number."""
+    keys, size = fitted_keys(start), Counter(item.group for item in chosen)
+
+    def at(theta: np.ndarray, places: np.ndarray) -> np.ndarray:
+        facts = changed(start, zip(keys, np.exp(theta), strict=True))
+        return errors([chosen[place] for place in places], facts)
+
+    low, high = np.log([BOUNDS.get(field, (1e-12, 1e12)) for _, _, field in keys]).T
+    return Problem(
+        name="networks",
+        errors=at,
+        theta=np.log([read(start, key) for key in keys]),
+        weight=np.array([SOFT * size[item.group] ** -0.25 for item in chosen]),
+        soft=np.full(len(chosen), SOFT),
+        prior=np.array([believed(key) for key in keys]),
+        spread=np.array([USUAL[field][1] / SOFT for _, _, field in keys]),
+        low=low,
+        high=high,
+    )
+
+
 def fit(chosen: Sequence[Item], start: Offline, rounds: int = 30) -> Offline:
     """Levenberg-Marquardt on log parameters, rows weighted again in each round (soft-L1)."""
-    keys = [key for key in parameters(start) if read(start, key) > 0]
-    seed = np.log([read(start, key) for key in keys])
-    believed, pull = np.array([beliefs(key) for key in keys]).T
-    size = defaultdict(int)
-    for item in chosen:
-        size[item.group] += 1
-    weight = np.array([size[item.group] ** -0.25 for item in chosen])
-    low, high = np.array([np.log(BOUNDS.get(key[2], (1e-12, 1e12))) for key in keys]).T
-    theta, facts, damping = seed.copy(), start, 0.1
-    error = errors(chosen, facts)
+    keys, task, every = fitted_keys(start), problem(chosen, start), np.arange(len(chosen))
+    theta, damping = task.theta, 0.1
+    error = task.errors(theta, every)
     for _ in range(rounds):
-        slope = _slopes(chosen, facts, keys, error)
-        scale = weight / (1.0 + (error / SOFT) ** 2) ** 0.25
-        left, right = slope * scale[:, None], error * scale
-        normal, gradient = left.T @ left, left.T @ right + pull**2 * (theta - believed)
-        before = _loss(error, weight, pull * (theta - believed))
+        facts = changed(start, zip(keys, np.exp(theta), strict=True))
+        scale = task.weight / SOFT / (1.0 + (error / SOFT) ** 2) ** 0.25
+        left, right = _slopes(chosen, facts, keys, error) * scale[:, None], error * scale
+        pull = 1.0 / task.spread**2
+        normal, gradient = left.T @ left, left.T @ right + pull * (theta - task.prior)
+        before = loss(task, every, error, theta)
         while damping < 1e4:
-            ridge = np.diag(pull**2 + damping * (np.diag(normal) + 1e-3))
-            trial = np.clip(theta - np.linalg.solve(normal + ridge, gradient), low, high)
-            facts_then = changed(start, zip(keys, np.exp(trial), strict=True))
-            error_then = errors(chosen, facts_then)
-            after = _loss(error_then, weight, pull * (trial - believed))
+            ridge = np.diag(pull + damping * (np.diag(normal) + 1e-3))
+            trial = np.clip(theta - np.linalg.solve(normal + ridge, gradient), task.low, task.high)
+            error_then = task.errors(trial, every)
+            after = loss(task, every, error_then, trial)
             if after < before:
                 break
             damping *= 4.0
         else:
             break
-        theta, facts, error, damping = trial, facts_then, error_then, damping / 4.0
+        theta, error, damping = trial, error_then, damping / 4.0
         if before - after < 1e-4 * before:
             break
-    return facts
-
-
-def _loss(error: np.ndarray, weight: np.ndarray, away: np.ndarray) -> float:
-    soft = 2 * SOFT**2 * (np.sqrt(1 + (error / SOFT) ** 2) - 1)
-    return float(np.sum(weight**2 * soft) + np.sum(away**2))
+    return changed(start, zip(keys, np.exp(theta), strict=True))
 
 
 def _slopes(chosen: Sequence[Item], facts: Offline, keys: Sequence[Key], error: np.ndarray) -> np.ndarray:
@@ -289,47 +299,15 @@ def _slopes(chosen: Sequence[Item], facts: Offline, keys: Sequence[Key], error: 
     slope = np.zeros((len(chosen), len(keys)))
     for column, key in enumerate(keys):
         moved = changed(facts, [(key, read(facts, key) * float(np.exp(step)))])
-        for index, item in enumerate(chosen):
-            if touched(item, key):
-                slope[index, column] = (np.log(seconds(item, moved) / item.value) - error[index]) / step
+        mine = [index for index, item in enumerate(chosen) if touched(item, key)]
+        slope[mine, column] = (errors([chosen[index] for index in mine], moved) - error[mine]) / step
     return slope
-
-
-def show(title: str, groups: dict[str, list[float]]) -> None:
-    """Median absolute error and bias of each group."""
-    print(f"\n{title}\n{'group':76s} {'n':>4s} {'median':>7s} {'bias':>7s}")
-    for name, values in sorted(groups.items()):
-        sizes = np.abs(np.expm1(values))
-        print(f"{name:76s} {len(values):4d} {100 * np.median(sizes):6.1f}% {100 * np.expm1(np.median(values)):+6.1f}%")
-
-
-def by_group(chosen: Sequence[Item], error: np.ndarray, *, fine: bool) -> dict[str, list[float]]:
-    """Errors by block, or by block, accelerator, engine and precision."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for item, value in zip(chosen, error, strict=True):
-        found[f"{item.row.block} {item.quantity}"].append(value)
-        if fine:
-            model = text(item.row, "model")[:12]
-            found[f"{' '.join(item.group)} {item.quantity} {item.case.precision} {model}"].append(value)
-    return found
-
-
-def left_out(chosen: Sequence[Item], facts: Offline) -> np.ndarray:
-    """Errors of each accelerator under a fit of all the others."""
-    error = np.zeros(len(chosen))
-    for accelerator in sorted({item.case.accelerator for item in chosen}):
-        inside = [item for item in chosen if item.case.accelerator != accelerator]
-        outside = [index for index, item in enumerate(chosen) if item.case.accelerator == accelerator]
-        fitted = fit(inside, unseen(facts, inside), rounds=4)
-        error[outside] = errors([chosen[index] for index in outside], fitted)
-        print(f"  without {accelerator}: median {100 * np.median(np.abs(np.expm1(error[outside]))):.1f} %", flush=True)
-    return error
 
 
 def unseen(facts: Offline, inside: Sequence[Item]) -> Offline:
     """The facts without what only the missing rows taught: a number that nothing left can move is neutral again."""
     lost = [key for key in parameters(facts) if not any(touched(item, key) for item in inside)]
-    return changed(facts, [(key, float(np.exp(beliefs(key)[0]))) for key in lost])
+    return changed(facts, [(key, float(np.exp(believed(key)))) for key in lost])
 
 
 def write(facts: Offline) -> None:
@@ -360,41 +338,13 @@ def _row_name(lines: Sequence[str], table: str) -> str:
     return named.get("architecture") or named.get("name", "")
 
 
-def scored() -> None:
-    """Errors of the whole prediction, open-loop rows included, as users get it."""
-    found: dict[str, list[float]] = defaultdict(list)
-    missing: dict[str, int] = defaultdict(int)
-    for row in read_rows(ROWS):
-        if not row.usable or kind_of(row) != "infer":
-            continue
-        case = case_of(row)
-        result = predict_infer(case) if isinstance(case, InferCase) else None
-        for number in measured_numbers(row):
-            answer = predicted_number(result, number) if result is not None else None
-            if answer is None:
-                missing[f"{row.block} {number.quantity}"] += 1
-            else:
-                found[f"{row.block} {number.quantity} {text(row, 'load')}"].append(np.log(answer.value / number.value))
-    show("whole predictions", found)
-    print("not predicted:", dict(missing))
-
-
 def main(arguments: Sequence[str]) -> None:
-    """Prints what the arguments ask for."""
-    chosen, facts = items(), offline()
-    show("as shipped", by_group(chosen, errors(chosen, facts), fine="--fit" not in arguments))
-    if "--fit" in arguments:
-        facts = fit(chosen, facts)
-        for key in parameters(facts):
-            print(
-                f"{'.'.join(part for part in key if part):44s} {read(offline(), key):10.4g} -> {read(facts, key):10.4g}"
-            )
-        show("fitted", by_group(chosen, errors(chosen, facts), fine=True))
-        if "--write" in arguments:
-            write(facts)
-    if "--left-out" in arguments:
-        show("one accelerator left out", by_group(chosen, left_out(chosen, facts), fine=False))
-    scored()
+    """Fit, print every number before and after, and write them if asked."""
+    facts = fit(items(), offline())
+    for key in parameters(facts):
+        print(f"{'.'.join(part for part in key if part):44s} {read(offline(), key):10.4g} -> {read(facts, key):10.4g}")
+    if "--write" in arguments:
+        write(facts)
 
 
 if __name__ == "__main__":

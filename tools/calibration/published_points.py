@@ -26,8 +26,6 @@ from tonnage_accuracy.published_points import FARTHEST, PublishedNumber, publish
 from tonnage_accuracy.rows import Row, read_rows
 from tonnage_accuracy.scoring import score
 
-__all__ = ["as_table", "main"]
-
 ROOT: Final = Path(__file__).parents[2]
 
 

@@ -3,7 +3,7 @@ What would a fit say, had it not seen some rows? A few Gauss-Newton steps from t
 
 The Jacobian of the full fit is computed once; each refit then solves a small linear system a few times on the rows
 that stay, judged by the true loss (soft-L1 on log ratios plus quadratic priors), and halves a step that does not help.
-That is a leave-group-out of hundreds of groups in minutes. `left_out.py --check` compares it with full fits.
+That is a leave-group-out of hundreds of groups in minutes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-
-__all__ = ["Problem", "jacobian", "refit"]
 
 STEPS = 3
 """Gauss-Newton steps of one refit."""
@@ -41,6 +39,13 @@ class Problem(NamedTuple):
     """Further residuals that belong to no row."""
 
 
+def residuals(task: Problem, theta: np.ndarray) -> np.ndarray:
+    """Of all rows as soft-L1, of the priors, and those that belong to no row: half their squares is the loss."""
+    scaled = task.errors(theta, np.arange(len(task.weight))) / task.soft
+    robust = task.weight * np.sign(scaled) * np.sqrt(2.0 * (np.sqrt(1.0 + scaled**2) - 1.0))
+    return np.concatenate([robust, (theta - task.prior) / task.spread, task.extra(theta)])
+
+
 def jacobian(task: Problem) -> np.ndarray:
     """d error / d parameter of every row, by forward differences of a hundredth of the prior's spread."""
     everything = np.arange(len(task.weight))
@@ -58,13 +63,13 @@ def refit(task: Problem, kept: np.ndarray, slopes: np.ndarray, *, start: np.ndar
     """Parameters fitted on the rows at `kept` alone."""
     theta = (task.theta if start is None else start).copy()
     error = task.errors(theta, kept)
-    before = _loss(task, kept, error, theta)
+    before = loss(task, kept, error, theta)
     for _ in range(STEPS):
         move = _step(task, kept, slopes[kept], error, theta)
         for _ in range(4):
             trial = np.clip(theta + move, task.low, task.high)
             found = task.errors(trial, kept)
-            after = _loss(task, kept, found, trial)
+            after = loss(task, kept, found, trial)
             if after < before:
                 break
             move = move / 3
@@ -76,7 +81,8 @@ def refit(task: Problem, kept: np.ndarray, slopes: np.ndarray, *, start: np.ndar
     return theta
 
 
-def _loss(task: Problem, kept: np.ndarray, error: np.ndarray, theta: np.ndarray) -> float:
+def loss(task: Problem, kept: np.ndarray, error: np.ndarray, theta: np.ndarray) -> float:
+    """Soft-L1 of the rows at `kept`, whose errors are given, and squares of what draws to the priors."""
     away, extra = (theta - task.prior) / task.spread, task.extra(theta)
     terms = task.weight[kept] ** 2 * 2 * (np.sqrt(1 + (error / task.soft[kept]) ** 2) - 1)
     return float(terms.sum() + away @ away + extra @ extra)

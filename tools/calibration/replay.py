@@ -33,11 +33,6 @@ from tonnage_accuracy.logs import QUANTITIES
 if TYPE_CHECKING:
     from tonnage.simulation.serving import Simulated
 
-__all__ = [
-    "EngineLog", "Percentiles", "Replayed", "Stretch", "from_physics", "read_log", "read_logs",
-    "replay_setup", "stretch_model",
-]  # fmt: skip
-
 Percentiles = dict[str, tuple[float, ...]]
 """The 50th, 90th, 95th and 99th percentile of each quantity."""
 

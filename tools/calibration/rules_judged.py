@@ -24,8 +24,6 @@ from tonnage.questions.predict.inference import predict_infer
 from tonnage.questions.predict.serving import predict_serve
 from tonnage.units import GB
 
-__all__ = ["RULES", "rules_of_thumb"]
-
 SEVEN: Final = "meta-llama/Llama-2-7b-hf"
 SEVENTY: Final = "meta-llama/Llama-2-70b-hf"
 EIGHT: Final = "meta-llama/Llama-3.1-8B-Instruct"

@@ -20,8 +20,6 @@ from tonnage.questions.lifecycle.plan import plan_lifecycle
 from tonnage.questions.lifecycle.reading import lifecycle_request
 from tonnage.questions.predict.serving import predict_serve
 
-__all__ = ["MONEY", "RuleOfThumb"]
-
 
 class RuleOfThumb(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One rule that articles repeat, judged."""

@@ -1,9 +1,7 @@
 """
-Fit what engines add to their kernels, on published serving measurements, and say how well it transfers.
+Fit what engines add to their kernels, on published serving measurements.
 
-    python tools/calibration/serving.py                 errors by block, engine and accelerator
-    python tools/calibration/serving.py --fit           fit every engine and era, rewrite overheads.csv
-    python tools/calibration/serving.py --transfer      refit with each accelerator, model family, era left out in turn
+    python tools/calibration/serving.py     fit every engine and era, rewrite overheads.csv
 
 Each (engine, vendor, era) has its own few parameters, none of them per model or per accelerator: host time per step
 and per sequence, time per kernel launch, and factors on classes of kernels whose tables come from other versions.
@@ -19,13 +17,14 @@ import math
 import multiprocessing
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from datetime import date
 from pathlib import Path
 
 import msgspec
 import numpy as np
+from refit import Problem, residuals
 from scipy.optimize import least_squares
 
 from tonnage.core.deployment import Deployment, resolve
@@ -41,7 +40,7 @@ from tonnage.simulation.served import Served
 from tonnage.simulation.steps import StepGrid, step_table
 from tonnage_accuracy.cases import case_of, kind_of
 from tonnage_accuracy.quantities import Measured, measured_numbers
-from tonnage_accuracy.rows import Row, number, read_rows, text
+from tonnage_accuracy.rows import Row, number, text, usable_rows
 
 ROOT = Path(__file__).parents[2]
 FILES = ("inference", "inference_2", "serving_silicon", "serving_silicon_2")
@@ -105,6 +104,7 @@ SCALE = {"step_s": 1e-3, "sequence_s": 1e-5, "rank_s": 1e-3, "overlapped": 1.0, 
          "request_s": 1e-2,
          "prompt_s": 1e-3, "bubble": 0.1}  # fmt: skip
 MOST_PER_GROUP = 24
+"""Rows of a group that are read, evenly over it."""
 COMPILED, COMPILED_SEQUENCE = frozenset({"trtllm", "fastertransformer", "lmdeploy"}), 0.8
 """
 Engines whose scheduler is compiled, and what a running sequence costs them: 3 to 15 us where many families were seen.
@@ -171,32 +171,32 @@ def _numbers(era: str) -> tuple[int, ...]:
     return tuple(int(part) for part in era.split("."))
 
 
-def samples(files: Iterable[str] = FILES, every: int = 1, engines: Sequence[str] = ()) -> list[Sample]:
-    """Usable rows of served language models (of some engines, where named), thinned evenly inside each group."""
+def samples() -> list[Sample]:
+    """Usable rows of served language models, crowded groups thinned evenly."""
     found: dict[tuple[str, ...], list[Sample]] = defaultdict(list)
     cached: set[tuple[str, ...]] = set()
-    for name in files:
-        for row in read_rows(ROOT / f"measurements/{name}.csv.gz"):
-            if (
-                not row.usable
-                or kind_of(row) != "serve"
-                or (engines and (text(row, "engine") or text(row, "backend")) not in engines)
-            ):
-                continue
-            if text(row, "load") == "memory_only" or text(row, "duplicate_of"):
-                continue
-            try:
-                case = case_of(row)
-                assert isinstance(case, ServeCase)
-                at = resolve(case)
-                grids = pool_grids(at) if case.disaggregation else (grid_of(at),)
-            except TonnageError:
-                continue
-            sample = Sample(row, at, grids, targets(row))
-            found[(*sample.group, *sample.key)].append(sample)
-            if not possible(row, at):
-                cached.add((*sample.group, *sample.key))
-    return [sample for key, group in found.items() if key not in cached for sample in _thinned(group, every)]
+    for row in usable_rows(ROOT, *FILES):
+        if kind_of(row) != "serve" or text(row, "load") == "memory_only" or text(row, "duplicate_of"):
+            continue
+        try:
+            case = case_of(row)
+            assert isinstance(case, ServeCase)
+            at = resolve(case)
+            grids = pool_grids(at) if case.disaggregation else (grid_of(at),)
+        except TonnageError:
+            continue
+        sample = Sample(row, at, grids, targets(row))
+        found[(*sample.group, *sample.key)].append(sample)
+        if not possible(row, at):
+            cached.add((*sample.group, *sample.key))
+    return [sample for key, group in found.items() if key not in cached for sample in _thinned(group)]
+
+
+def _thinned(group: list[Sample]) -> list[Sample]:
+    if len(group) <= MOST_PER_GROUP:
+        return group
+    step = len(group) / MOST_PER_GROUP
+    return [group[int(i * step)] for i in range(MOST_PER_GROUP)]
 
 
 def possible(row: Row, at: Deployment) -> bool:
@@ -214,14 +214,6 @@ def possible(row: Row, at: Deployment) -> bool:
     flop = 2.0 * active_parameters(p.model).value * (at.case.isl + at.case.osl) * clients / seconds
     dtype = number_format(p.precision.activations).compute
     return flop / p.layout.ranks < 0.75 * peak_flop_per_s(p.accelerator, dtype)
-
-
-def _thinned(group: list[Sample], every: int) -> list[Sample]:
-    """At most MOST_PER_GROUP of a group when thinning, evenly over it."""
-    if every <= 1 or len(group) <= MOST_PER_GROUP:
-        return group
-    step = len(group) / MOST_PER_GROUP
-    return [group[int(i * step)] for i in range(MOST_PER_GROUP)]
 
 
 def targets(row: Row) -> tuple[Measured, ...]:
@@ -321,47 +313,76 @@ def free_parameters(rows: list[Sample]) -> tuple[str, ...]:
     return tuple(name for name in PARAMETERS if name in names and name in kept)
 
 
+def fitted_names(rows: list[Sample]) -> tuple[str, ...]:
+    """Those of them that are not fixed."""
+    return tuple(name for name in free_parameters(rows) if name not in FIXED.get(rows[0].key[:2], {}))
+
+
+def overheads_at(rows: list[Sample], theta: Iterable[float]) -> dict[str, float]:
+    """Overheads by name at a place of the fit of these rows, fixed ones among them."""
+    names, fixed = fitted_names(rows), FIXED.get(rows[0].key[:2], {})
+    found = overheads_of(names, theta, fixed)
+    return {name: getattr(found, name) for name in names} | fixed
+
+
 def _shows_first_tokens(sample: Sample) -> bool:
     """Clients in a closed loop, and a time to first token: prompts come one by one, as short steps."""
     return sample.at.case.traffic.concurrency is not None and any(m.quantity == "ttft_ms" for m in sample.targets)
 
 
-def fit(rows: list[Sample], *, fixed: dict[str, float], quiet: bool = False) -> dict[str, float]:
-    """Fitted overheads of one engine, vendor and era."""
-    names = tuple(name for name in free_parameters(rows) if name not in fixed)
-    prior = priors(rows, names)
-    spread = spreads(rows, names)
-    low = np.array([_least(name, rows[0].key) for name in names])
-    high = np.array([PARAMETERS[name][3] for name in names])
-    sizes: dict[tuple[str, ...], int] = defaultdict(int)
+def problem(rows: list[Sample], start: Overheads) -> Problem:
+    """The fit of one engine, vendor and era: a term for each number that its rows measured, from `start`."""
+    key, fixed = rows[0].key, FIXED.get(rows[0].key[:2], {})
+    names = fitted_names(rows)
+    size: dict[tuple[str, ...], int] = defaultdict(int)
     for sample in rows:
-        sizes[sample.group] += 1
-    weights = [math.sqrt(min(10, sizes[s.group]) / sizes[s.group]) for s in rows]
+        size[sample.group] += 1
+    terms = [place for place, sample in enumerate(rows) for _ in sample.targets]
+    weight = [math.sqrt(min(10, size[rows[place].group]) / size[rows[place].group]) for place in terms]
+    first = {place: terms.index(place) for place in set(terms)}
 
-    def residuals(values: np.ndarray) -> np.ndarray:
-        overheads = overheads_of(names, values, fixed)
-        found = [w * r for s, w in zip(rows, weights, strict=True) for r in log_ratios(s, overheads)]
-        # Soft-L1 by hand, so that priors stay quadratic.
-        scaled = np.array(found) / 0.1
-        robust = np.sign(scaled) * np.sqrt(2.0 * (np.sqrt(1.0 + scaled**2) - 1.0))
-        return np.concatenate([robust, (values - prior) / spread, apart(dict(zip(names, values, strict=True)))])
+    def errors(theta: np.ndarray, places: np.ndarray) -> np.ndarray:
+        overheads = overheads_of(names, theta, fixed)
+        found = {place: log_ratios(rows[place], overheads) for place in {terms[place] for place in places}}
+        return np.array([found[terms[place]][place - first[terms[place]]] for place in places])
 
+    low, high = (np.array([PARAMETERS[name][end] for name in names]) for end in (2, 3))
+    return Problem(
+        name=" ".join(key),
+        errors=errors,
+        theta=np.clip([_to_theta(name, getattr(start, name)) for name in names], low, high),
+        weight=np.ones(len(terms)),
+        soft=0.1 / np.array(weight),
+        prior=priors(rows, names),
+        spread=spreads(rows, names),
+        low=low,
+        high=high,
+        extra=lambda theta: apart(dict(zip(names, theta, strict=True))),
+    )
+
+
+def _to_theta(name: str, value: float) -> float:
+    return value / SCALE[name] if name in SCALE else math.log(max(value, 1e-9))
+
+
+def fit(rows: list[Sample]) -> dict[str, float]:
+    """Fitted overheads of one engine, vendor and era."""
+    names, task = fitted_names(rows), problem(rows, Overheads())
+    low = np.array([_least(name, rows[0].key) for name in names])
     found = [
         least_squares(
-            residuals,
-            np.clip(start, low + 1e-6, high - 1e-6),
-            bounds=(low, high),
+            lambda theta: residuals(task, theta),
+            np.clip(start, low + 1e-6, task.high - 1e-6),
+            bounds=(low, task.high),
             diff_step=1e-2,
             max_nfev=14,
-            x_scale=spread,
+            x_scale=task.spread,
         )
-        for start in starts(rows, names, prior)
+        for start in starts(rows, names, task.prior)
     ]
     solution = min(found, key=lambda one: float(one.cost))
-    if not quiet:
-        print("   ", ", ".join(f"{n} {v:.3g}" for n, v in zip(names, solution.x, strict=True)), file=sys.stderr)
-    fitted = overheads_of(names, solution.x, fixed)
-    return {name: getattr(fitted, name) for name in names} | fixed
+    print(task.name, ", ".join(f"{n} {v:.3g}" for n, v in zip(names, solution.x, strict=True)), file=sys.stderr)
+    return overheads_at(rows, solution.x)
 
 
 def _least(name: str, key: Key) -> float:
@@ -428,23 +449,6 @@ def apart(values: dict[str, float]) -> np.ndarray:
     return np.array([100.0 * (max(0.0, d - high) + max(0.0, low - d)) for d in (dense, experts)])
 
 
-def report(rows: list[Sample], price: Callable[[Sample], Overheads], *, by: Callable[[Sample], str]) -> None:
-    """Median error, bias and spread of each quantity, by group."""
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for sample in rows:
-        for wanted, ratio in zip(sample.targets, log_ratios(sample, price(sample)), strict=True):
-            found[by(sample), wanted.quantity].append(ratio)
-    print(f"{'group':58s}{'quantity':22s}{'rows':>5s}{'median':>9s}{'mean':>9s}{'p90':>9s}{'bias':>9s}")
-    for (group, quantity), ratios in sorted(found.items()):
-        errors = sorted(abs(math.exp(r) - 1.0) for r in ratios)
-        middle = math.exp(sorted(ratios)[len(ratios) // 2]) - 1.0
-        p90 = errors[min(len(errors) - 1, int(0.9 * len(errors)))]
-        print(
-            f"{group:58s}{quantity:22s}{len(errors):5d}{errors[len(errors) // 2]:9.1%}"
-            f"{sum(errors) / len(errors):9.1%}{p90:9.1%}{middle:+9.1%}"
-        )
-
-
 def scored_only(sample: Sample) -> bool:
     """Rows that are scored but teach nothing: their layout, lengths, image or decoding is not what the row says."""
     row = sample.row
@@ -505,31 +509,10 @@ was the host of several ranks, which has nothing to do with kernels.
 
 
 def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fit", action="store_true")
-    parser.add_argument("--transfer", action="store_true")
-    parser.add_argument("--only", default="", help="engine name")
+    """Fit every engine, vendor and era, and write them."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     parser.add_argument("--workers", type=int, default=2)
-    chosen = parser.parse_args()
-    rows = [s for s in samples(every=2 if chosen.fit or chosen.transfer else 1) if chosen.only in s.key[0]]
-    if chosen.transfer:
-        transfer(rows)
-        return
-    if chosen.fit:
-        fitted = fit_all(by_key(rows), workers=chosen.workers)
-        write(fitted)
-        report(
-            [s for s in rows if s.key in fitted],
-            lambda s: Overheads(**fitted[s.key]),
-            by=lambda s: f"{s.row.block} {s.at.case.engine} {s.key[2]} {s.at.case.accelerator}",
-        )
-        return
-    report(
-        rows,
-        lambda s: s.at.overheads,
-        by=lambda s: f"{s.row.block} {s.at.case.engine} {s.key[2]} {s.at.case.accelerator}",
-    )
+    write(fit_all(by_key(samples()), workers=parser.parse_args().workers))
 
 
 def fit_all(found: dict[Key, list[Sample]], *, workers: int) -> dict[Key, dict[str, float]]:
@@ -545,27 +528,7 @@ _FITTED: dict[Key, list[Sample]] = {}
 
 
 def _fit_one(key: Key) -> dict[str, float]:
-    print(key, len(_FITTED[key]), "rows", file=sys.stderr)
-    return fit(_FITTED[key], fixed=FIXED.get(key[:2], {}))
-
-
-def transfer(rows: list[Sample]) -> None:
-    """Refit with each group of a kind left out, and score the group left out."""
-    kinds: dict[str, Callable[[Sample], str]] = {
-        "accelerator": lambda s: s.at.case.accelerator,
-        "model family": lambda s: s.at.placement.model.family,
-    }
-    for kind, of in kinds.items():
-        left_out: dict[str, Overheads] = {}
-        for key, mine in by_key(rows).items():
-            groups = {of(s) for s in mine}
-            for group in groups if len(groups) > 1 else ():
-                rest = [s for s in mine if of(s) != group]
-                found = Overheads(**fit(rest, fixed=FIXED.get(key[:2], {}), quiet=True))
-                left_out |= {s.row.id: found for s in mine if of(s) == group}
-        print(f"\nleft out: {kind}")
-        scored = [s for s in rows if s.row.id in left_out]
-        report(scored, lambda s, found=left_out: found[s.row.id], by=lambda s: " ".join(s.key))
+    return fit(_FITTED[key])
 
 
 def write(fitted: dict[Key, dict[str, float]]) -> None:

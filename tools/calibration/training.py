@@ -1,9 +1,7 @@
-"""Fit the shared numbers of training on published runs, and say how well whole sources are predicted without them.
+"""Fit the shared numbers of training on published runs; `tonnage accuracy` scores them.
 
-    python tools/calibration/training.py report            errors of the file as it is, by block
-    python tools/calibration/training.py fit               in-sample and leave-one-block-out fit of step times, printed
-    python tools/calibration/training.py fit --write       the same, and write catalog/data/training/coefficients.toml
-    python tools/calibration/training.py memory            peaks and fits by block
+    python tools/calibration/training.py              the fit of step times, printed
+    python tools/calibration/training.py --write      the same, and write catalog/data/training/coefficients.toml
 
 Residuals are log(predicted / measured), soft-L1, each block weighted by the square root of its rows; every
 coefficient has a log-normal prior around its seed, so that what the data cannot tell stays at the seed.
@@ -13,8 +11,7 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from pathlib import Path
@@ -23,43 +20,34 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 from msgspec.structs import replace
+from refit import Problem, residuals
 
 from tonnage import catalog
-from tonnage.catalog.fitted import training_coefficients
-from tonnage.domain.case import TrainCase
 from tonnage.domain.model import Model
 from tonnage.domain.training import TrainCoefficients, TrainSetup
 from tonnage.errors import TonnageError
-from tonnage.physics.training_memory import training_memory
-from tonnage.questions.train.setup import Chosen, resolve_setup
+from tonnage.questions.train.setup import resolve_setup
 from tonnage.simulation.training import step_time
 from tonnage_accuracy.quantities import flop_of_sequence
-from tonnage_accuracy.rows import Row, number, read_rows, text
+from tonnage_accuracy.rows import Row, number, text, usable_rows
 from tonnage_accuracy.train_cases import train_case
 
-ROWS = tuple(Path(__file__).parents[2] / "measurements" / name for name in ("training.csv.gz", "training_2.csv.gz"))
-"""Tables that the fit reads."""
+ROOT = Path(__file__).parents[2]
+TABLES = ("training", "training_2")
+"""Those that the fit reads."""
 SEEDS = Path(__file__).parent / "training_seeds.toml"
-FILE = Path(__file__).parents[2] / "src/tonnage/catalog/data/training/coefficients.toml"
+FILE = ROOT / "src/tonnage/catalog/data/training/coefficients.toml"
 
 
 class Sample(NamedTuple):
     """One measured row, resolved."""
 
     row: Row
-    case: TrainCase
     setup: TrainSetup
     measured: float
     """Step time. [s]"""
     group: str
-    """Source group the error is reported under."""
-
-
-def resolve(row: Row) -> tuple[TrainCase, Chosen]:
-    case = train_case(row)
-    model = case.model if isinstance(case.model, Model) else catalog.model(case.model)
-    accelerator = catalog.accelerator(case.accelerator)
-    return case, resolve_setup(case, model=model, accelerator=accelerator)
+    """Source whose rows weigh together."""
 
 
 def measured_step_s(row: Row, setup: TrainSetup) -> float | None:
@@ -80,20 +68,21 @@ def measured_step_s(row: Row, setup: TrainSetup) -> float | None:
     return None
 
 
-def samples(rows: Iterable[Row], problems: list[str] | None = None) -> list[Sample]:
+def samples() -> list[Sample]:
+    """Every row whose speed is usable and whose case can be set up."""
     found = []
-    for row in rows:
-        if not row.usable or "speed" not in text(row, "usable_for"):
+    for row in usable_rows(ROOT, *TABLES):
+        if "speed" not in text(row, "usable_for"):
             continue
         try:
-            case, chosen = resolve(row)
-            measured = measured_step_s(row, chosen.setup)
-        except TonnageError as error:
-            if problems is not None:
-                problems.append(f"{row.id}: {error}")
+            case = train_case(row)
+            model = case.model if isinstance(case.model, Model) else catalog.model(case.model)
+            setup = resolve_setup(case, model=model, accelerator=catalog.accelerator(case.accelerator)).setup
+            measured = measured_step_s(row, setup)
+        except TonnageError:
             continue
         if measured:
-            found.append(Sample(row, case, chosen.setup, measured, group_of(row)))
+            found.append(Sample(row, setup, measured, group_of(row)))
     return found
 
 
@@ -162,10 +151,8 @@ def jacobian_of(residual: Callable[[np.ndarray], np.ndarray], x: np.ndarray, r: 
     return np.stack(columns, axis=1)
 
 
-def least_squares(
-    residual: Callable[[np.ndarray], np.ndarray], start: np.ndarray, rounds: int = 25
-) -> tuple[np.ndarray, np.ndarray]:
-    """Levenberg-Marquardt on residuals that carry their soft-L1 weights; the solution and its Jacobian."""
+def least_squares(residual: Callable[[np.ndarray], np.ndarray], start: np.ndarray, rounds: int = 25) -> np.ndarray:
+    """Levenberg-Marquardt on residuals that carry their soft-L1 weights."""
     x, damping = start.copy(), 1e-2
     r = residual(x)
     cost = float(r @ r)
@@ -184,54 +171,28 @@ def least_squares(
         if gain < 1e-5 * cost:
             break
         jacobian = jacobian_of(residual, x, r)
-    return x, jacobian
+    return x
 
 
-def soft_l1(errors_: np.ndarray, scale: float = 0.1) -> np.ndarray:
-    z = (errors_ / scale) ** 2
-    return np.sign(errors_) * np.sqrt(2 * (np.sqrt(1 + z) - 1))
+def problem(found: Sequence[Sample], seeds: TrainCoefficients, start: TrainCoefficients) -> Problem:
+    """The fit of step times: a term a row, each block weighing as the square root of its rows, from `start`."""
+    sizes = Counter(sample.group for sample in found)
+    return Problem(
+        name="training",
+        errors=lambda theta, places: errors([found[place] for place in places], coefficients(seeds, theta)),
+        theta=np.array([_to(path, get(start, path)) for path in PRIORS]),
+        weight=np.array([(1.0 / sizes[sample.group]) ** 0.25 for sample in found]),
+        soft=np.full(len(found), 0.1),
+        prior=np.array([_to(path, get(seeds, path)) for path in PRIORS]),
+        spread=np.array(list(PRIORS.values())),
+        low=np.full(len(PRIORS), -50.0),
+        high=np.full(len(PRIORS), 50.0),
+    )
 
 
-class Problem(NamedTuple):
-    """What is minimised: residuals of the samples, then those of the priors."""
-
-    found: Sequence[Sample]
-    seeds: TrainCoefficients
-    weight: np.ndarray
-
-    def coefficients(self, x: np.ndarray) -> TrainCoefficients:
-        return put(self.seeds, {p: _from(p, v) for p, v in zip(PRIORS, x, strict=True)})
-
-    def center(self) -> np.ndarray:
-        return np.array([_to(p, get(self.seeds, p)) for p in PRIORS])
-
-    def residual(self, x: np.ndarray) -> np.ndarray:
-        data = self.weight * soft_l1(errors(self.found, self.coefficients(x)))
-        return np.concatenate([data, (x - self.center()) / np.array(list(PRIORS.values()))])
-
-
-def problem(found: Sequence[Sample], seeds: TrainCoefficients) -> Problem:
-    sizes: dict[str, int] = defaultdict(int)
-    for sample in found:
-        sizes[sample.group] += 1
-    return Problem(found, seeds, np.array([(1.0 / sizes[s.group]) ** 0.25 for s in found]))
-
-
-def leave_out(task: Problem, x: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
-    """Errors of every block predicted without it: Gauss-Newton from the full fit with the block's rows struck out."""
-    outside = np.empty(len(task.found))
-    blocks = np.array([s.row.block for s in task.found])
-    for block in sorted(set(blocks)):
-        kept = np.concatenate([blocks != block, np.ones(len(PRIORS), dtype=bool)])
-        j = jacobian[kept]
-        normal = j.T @ j
-        here = x.copy()
-        for _ in range(4):
-            move = np.linalg.solve(normal, -j.T @ task.residual(here)[kept])
-            here = here + np.clip(move, -0.5, 0.5)
-        mine = np.flatnonzero(blocks == block)
-        outside[mine] = errors([task.found[i] for i in mine], task.coefficients(here))
-    return outside
+def coefficients(others: TrainCoefficients, theta: Iterable[float]) -> TrainCoefficients:
+    """Those at a place of the fit; what is not fitted as in `others`."""
+    return put(others, {path: _from(path, value) for path, value in zip(PRIORS, theta, strict=True)})
 
 
 def _to(path: str, value: float) -> float:
@@ -245,56 +206,6 @@ def _from(path: str, x: float) -> float:
     if path.partition(".")[0] in _SHARES:
         return 1 / (1 + math.exp(-x))
     return math.exp(x)
-
-
-def table(found: Sequence[Sample], values: np.ndarray, other: np.ndarray | None = None) -> None:
-    groups = defaultdict(list)
-    for index, sample in enumerate(found):
-        groups[sample.group].append(index)
-    print(f"{'block':22s} rows  median   bias    p90" + ("   left out: median   bias" if other is not None else ""))
-    for name, rows in sorted(groups.items()):
-        line = _line(name, values[rows])
-        if other is not None:
-            line += f"   {100 * np.median(np.abs(other[rows])):15.1f} {100 * np.median(other[rows]):+7.1f}"
-        print(line)
-    language = [i for i, s in enumerate(found) if "vision" not in s.group and s.group not in {"sd-mosaic"}]
-    print(_line("language models", values[language]))
-    print(_line("all", values))
-    if other is not None:
-        print(_line("language, left out", other[language]))
-        print(_line("all, left out", other))
-
-
-def _line(name: str, values: np.ndarray) -> str:
-    size = np.abs(values)
-    figures = (100 * np.median(size), 100 * np.median(values), 100 * np.quantile(size, 0.9))
-    return f"{name:22s} {len(values):4d} {figures[0]:7.1f} {figures[1]:+6.1f} {figures[2]:6.1f}"
-
-
-def memory_report(rows: Iterable[Row], coefficients: TrainCoefficients) -> None:
-    groups: dict[str, list[float]] = defaultdict(list)
-    right = unsafe = total = 0
-    for row in rows:
-        peak, outcome = number(row, "peak_mem_gb"), text(row, "outcome")
-        if not row.usable and outcome != "oom":
-            continue
-        try:
-            case, chosen = resolve(row)
-        except TonnageError:
-            continue
-        ran = outcome != "oom"
-        total += 1
-        right += chosen.fits == ran
-        unsafe += chosen.fits and not ran
-        if chosen.fits != ran and "-v" in sys.argv:
-            print(f"  {row.id}: ran {ran}, predicted {chosen.memory.value / 1e9:.0f} GB, {chosen.setup.recompute}")
-        if peak and row.usable:
-            found = training_memory(replace(chosen.setup, coefficients=coefficients), memory_kind=case.memory_kind)
-            groups[row.block].append(math.log(found.value / (peak * 1e9)))
-    for name, values in groups.items():
-        print(_line(name, np.array(values)))
-    print(_line("all", np.array([v for values in groups.values() for v in values])))
-    print(f"fits: {right} of {total} right ({100 * right / total:.1f} %), {unsafe} unsafe")
 
 
 def write(coefficients: TrainCoefficients) -> None:
@@ -326,57 +237,21 @@ def _key(name: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["report", "fit", "memory"])
-    parser.add_argument("--file", nargs="+", default=[str(path) for path in ROWS])
+    """Fit, print every coefficient beside its seed, and write them if asked."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--leave-out", action="store_true")
-    parser.add_argument("--show", default="")
-    parser.add_argument("-v", action="store_true")
-    said = parser.parse_args()
-    coefficients = training_coefficients()
-    rows = [row for path in said.file for row in read_rows(path)]
-    if said.what == "memory":
-        memory_report(rows, coefficients)
-        return
-    problems: list[str] = []
-    found = samples(rows, problems)
-    for sentence in problems[:20]:
-        print(sentence)
-    if said.what == "report":
-        values = errors(found, coefficients)
-        table(found, values)
-        if said.show:
-            show(found, coefficients, said.show)
-        return
-    seeds = msgspec.toml.decode(SEEDS.read_bytes(), type=TrainCoefficients)
-    task = problem(found, seeds)
-    x, jacobian = least_squares(task.residual, task.center())
-    fitted = task.coefficients(x)
-    inside = errors(found, fitted)
-    outside = leave_out(task, x, jacobian) if said.leave_out else None
-    table(found, inside, outside)
-    if said.show:
-        show(found, fitted, said.show)
+    seeds = read_seeds()
+    task = problem(samples(), seeds, seeds)
+    fitted = coefficients(seeds, least_squares(lambda theta: residuals(task, theta), task.theta))
     for path in PRIORS:
         print(f"{path:20s} {get(seeds, path):10.4g} -> {get(fitted, path):10.4g}")
-    if said.write:
+    if parser.parse_args().write:
         write(fitted)
 
 
-def show(found: Sequence[Sample], coefficients: TrainCoefficients, prefix: str) -> None:
-    for s in found:
-        if not s.row.id.startswith(prefix):
-            continue
-        step = step_time(replace(s.setup, coefficients=coefficients))
-        layout = s.setup.layout
-        parts = " ".join(f"{p.name[:7]} {100 * p.value / step.value:.0f}" for p in step.parts)
-        print(
-            f"{s.row.id} {s.setup.model.id[-22:]} {s.setup.accelerator.id[:9]} n{layout.ranks} {s.setup.precision} "
-            f"tp{layout.tp} pp{layout.pp}/{layout.vpp} cp{layout.cp} ep{layout.ep} dp{layout.dp} {layout.sharding} "
-            f"mb{s.setup.micro_batch}x{s.setup.num_micro_batches} s{s.setup.seq_len} {s.setup.recompute[:4]} "
-            f"{s.measured:.3f}s {100 * (step.value / s.measured - 1):+.0f}% | {parts}"
-        )
+def read_seeds() -> TrainCoefficients:
+    """Where the fit begins and its priors are centred."""
+    return msgspec.toml.decode(SEEDS.read_bytes(), type=TrainCoefficients)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@ How wide would intervals be without a source, or a model family, that nobody had
 
     python tools/calibration/left_out.py      first: what fits say that never saw the row's group
     python tools/calibration/widths.py        about three minutes
-    python tools/calibration/widths.py --only source     one kind; what is stored of the other stays
 
 For each source and each family of measurements/groups.toml the 90 % factors are fitted again (`accuracy.intervals`) on
 the residuals of all other rows, and written to tools/calibration/left_out_widths.csv.gz. With the predictions of
@@ -13,10 +12,6 @@ that was set by hand with the rows in view stays; nothing can take it back.
 
 from __future__ import annotations
 
-import argparse
-import csv
-import gzip
-import io
 import time
 from pathlib import Path
 
@@ -27,26 +22,19 @@ from tonnage_accuracy.grouping import group_by, read_grouping
 from tonnage_accuracy.intervals import QUANTITY_OF, widths
 from tonnage_accuracy.left_out import WIDTH_COLUMNS, WIDTHS
 from tonnage_accuracy.quantities import measured_numbers
-from tonnage_accuracy.rows import Row, read_rows
+from tonnage_accuracy.rows import Row, usable_rows, write_packed
 
 ROOT = Path(__file__).parents[2]
-KINDS = ("source", "family")
 
 
 def main() -> None:
     """Fit without each group and write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
-    parser.add_argument("--only", choices=KINDS, nargs="+", default=list(KINDS))
-    kinds = parser.parse_args().only
-    start = time.process_time()
-    grouping = read_grouping(ROOT)
-    every = [row for path in sorted((ROOT / "measurements").glob("*.csv.gz")) for row in read_rows(path) if row.usable]
+    start, grouping, every = time.process_time(), read_grouping(ROOT), usable_rows(ROOT)
     taught = [row for row in every if row.table not in grouping.unseen]
     doubtful = unfit(taught)
     scores = [item for item in left_out(taught) if item.id not in doubtful]
     lines: list[tuple[str, ...]] = []
-    for kind in kinds:
-        name = grouping.leaves_with if kind == "source" else grouping.family
+    for kind, name in (("source", grouping.leaves_with), ("family", grouping.family)):
         group = {row.id: name(row) for row in every}
         asked = group_by(((group[row.id], key) for row in every for key in numbers(row)), lambda pair: pair[0])
         for hidden in dict.fromkeys(group[row.id] for row in taught):
@@ -54,20 +42,8 @@ def main() -> None:
             rest = (s for s in scores if _named(s.kind, s.quantity) in own and group[s.id] != hidden)
             kept = widths(rest, source=grouping.publisher)
             lines += [(kind, hidden, *key, f"{value:.4g}") for key, value in kept.items()]
-    lines = [*(line for line in stored() if line[0] not in kinds), *lines]
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([WIDTH_COLUMNS, *lines])
-    with (ROOT / WIDTHS).open("wb") as file, gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
-        packed.write(text.getvalue().encode())
+    write_packed(ROOT / WIDTHS, [WIDTH_COLUMNS, *lines])
     print(f"{len(lines)} factors in {time.process_time() - start:.0f} CPU s")
-
-
-def stored() -> list[tuple[str, ...]]:
-    """Lines of the table as it is; none without one."""
-    if not (ROOT / WIDTHS).exists():
-        return []
-    with gzip.open(ROOT / WIDTHS, "rt", encoding="utf-8", newline="") as file:
-        return [tuple(line) for line in list(csv.reader(file))[1:]]
 
 
 def numbers(row: Row) -> set[tuple[str, str]]:
