@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tools.benchmarks.browser import server
+from tools.attack.server import served
 
 CONFIG = Path(__file__).with_suffix(".toml")
 TIME_LIMIT = "20 min"
@@ -27,8 +27,8 @@ def main() -> int:
     program = Path(sys.executable).parent / "st"
     if not program.exists():
         sys.exit("schemathesis is not installed here; the dev extra brings it")
-    with server("--time-limit", TIME_LIMIT) as base:
-        command = [program, "--config-file", CONFIG, "run", f"{base}/openapi.json", *USUAL, *sys.argv[1:]]
+    with served("--time-limit", TIME_LIMIT) as server:
+        command = [program, "--config-file", CONFIG, "run", f"{server.address}/openapi.json", *USUAL, *sys.argv[1:]]
         return subprocess.run(list(map(str, command)), check=False).returncode
 
 

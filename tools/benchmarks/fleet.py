@@ -27,31 +27,15 @@ def large(seed: int) -> FleetProblem:
     machines = []
     for m in range(MACHINES):
         slots = rng.choice((1, 2, 4, 8))
-        price = slots * rng.uniform(0.7, 8.0)
-        machines.append(
-            Machine(
-                id=f"m{m}",
-                slots=float(slots),
-                start_h=0.1,
-                terms=(
-                    Term(name="on-demand", cost_per_hour=price),
-                    Term(name="reserved", cost_per_hour=0.62 * price, always=True),
-                    Term(name="spot", cost_per_hour=0.4 * price, firm=False, available=0.9),
-                ),
-            )
-        )
+        machines.append(_machine(f"m{m}", slots, price=slots * rng.uniform(0.7, 8.0), reserved=0.62, spot=0.4))
     pools, ways = [], []
     for p in range(WORKLOADS):
-        mean, phase, swing = rng.uniform(2, 60), rng.uniform(0, 24), rng.uniform(0.1, 0.8)
-        loads = tuple(mean * (1 + swing * math.sin((hour - phase) / 24 * 2 * math.pi)) for hour in range(HOURS))
-        pools.append(Pool(id=f"p{p}", demand=(loads,), loose=rng.choice((0.0, 0.0, 0.3))))
+        pools.append(_pool(p, rng))
         for m in rng.sample(range(MACHINES), 10):
             each = machines[m].terms[0].cost_per_hour / machines[m].slots
             charge = rng.choice([c for c in (1, 2, 4) if c <= machines[m].slots])
             ways.append(Way(pool=p, machine=m, charge=float(charge), rates=(charge * each**0.9 * rng.uniform(1, 3),)))
-    hours = tuple(1.0 for _ in range(HOURS))
-    follows = tuple((t, (t + 1) % HOURS, 1.0) for t in range(HOURS))
-    return FleetProblem(hours=hours, machines=tuple(machines), pools=tuple(pools), ways=tuple(ways), follows=follows)
+    return _over_a_day(machines, pools, ways)
 
 
 def listed(seed: int, *, times: float = 1.0) -> FleetProblem:
@@ -62,40 +46,50 @@ def listed(seed: int, *, times: float = 1.0) -> FleetProblem:
     the five to ten kinds that hold it, in replicas of one, two or four, and its speed follows the price within a half.
     """
     rng = random.Random(seed)
+    usual = [0.7 * (8.0 / 0.7) ** (kind / (KINDS - 1)) for kind in range(KINDS)]
     machines: list[Machine] = []
-    for kind in range(KINDS):
-        each = 0.7 * (8.0 / 0.7) ** (kind / (KINDS - 1))
+    for kind, each in enumerate(usual):
         for _ in range(MACHINES // KINDS):
             slots = rng.choice((1, 2, 4, 8))
             price = slots * each * rng.uniform(0.85, 1.3)
-            machines.append(
-                Machine(
-                    id=f"k{kind} x{slots}",
-                    slots=float(slots),
-                    start_h=0.1,
-                    terms=(
-                        Term(name="on-demand", cost_per_hour=price),
-                        Term(name="reserved", cost_per_hour=rng.uniform(0.55, 0.7) * price, always=True),
-                        Term(name="spot", cost_per_hour=rng.uniform(0.3, 0.6) * price, firm=False, available=0.9),
-                    ),
-                )
-            )
+            reserved, spot = rng.uniform(0.55, 0.7), rng.uniform(0.3, 0.6)
+            machines.append(_machine(f"k{kind} x{slots}", slots, price=price, reserved=reserved, spot=spot))
     pools, ways = [], []
     for p in range(WORKLOADS):
-        mean, phase, swing = times * rng.uniform(2, 60), rng.uniform(0, 24), rng.uniform(0.1, 0.8)
-        loads = tuple(mean * (1 + swing * math.sin((hour - phase) / 24 * 2 * math.pi)) for hour in range(HOURS))
-        pools.append(Pool(id=f"p{p}", demand=(loads,), loose=rng.choice((0.0, 0.0, 0.3))))
+        pools.append(_pool(p, rng, times=times))
         charge, first = rng.choice((1, 1, 2, 4)), rng.randrange(KINDS // 2 + 1)
         for kind in range(first, KINDS):
-            rate = charge * (0.7 * (8.0 / 0.7) ** (kind / (KINDS - 1))) ** 0.9 * rng.uniform(1.5, 2.5)
+            rate = charge * usual[kind] ** 0.9 * rng.uniform(1.5, 2.5)
             ways += [
                 Way(pool=p, machine=m, charge=float(charge), rates=(rate,))
                 for m in range(MACHINES // KINDS * kind, MACHINES // KINDS * (kind + 1))
                 if charge <= machines[m].slots
             ]
-    hours = tuple(1.0 for _ in range(HOURS))
+    return _over_a_day(machines, pools, ways)
+
+
+def _machine(name: str, slots: int, *, price: float, reserved: float, spot: float) -> Machine:
+    """Its three terms; reserved and spot as shares of the price."""
+    terms = (
+        Term(name="on-demand", cost_per_hour=price),
+        Term(name="reserved", cost_per_hour=reserved * price, always=True),
+        Term(name="spot", cost_per_hour=spot * price, firm=False, available=0.9),
+    )
+    return Machine(id=name, slots=float(slots), start_h=0.1, terms=terms)
+
+
+def _pool(place: int, rng: random.Random, *, times: float = 1.0) -> Pool:
+    """A workload whose load follows the day."""
+    mean, phase, swing = times * rng.uniform(2, 60), rng.uniform(0, 24), rng.uniform(0.1, 0.8)
+    loads = tuple(mean * (1 + swing * math.sin((hour - phase) / 24 * 2 * math.pi)) for hour in range(HOURS))
+    return Pool(id=f"p{place}", demand=(loads,), loose=rng.choice((0.0, 0.0, 0.3)))
+
+
+def _over_a_day(machines: list[Machine], pools: list[Pool], ways: list[Way]) -> FleetProblem:
     follows = tuple((t, (t + 1) % HOURS, 1.0) for t in range(HOURS))
-    return FleetProblem(hours=hours, machines=tuple(machines), pools=tuple(pools), ways=tuple(ways), follows=follows)
+    return FleetProblem(
+        hours=(1.0,) * HOURS, machines=tuple(machines), pools=tuple(pools), ways=tuple(ways), follows=follows
+    )
 
 
 INSTANCES: Final[dict[str, Callable[[int], FleetProblem]]] = {

@@ -1,7 +1,7 @@
 """
 Laws that no prediction may break: what an engineer knows before anybody measures, checked over the whole catalogue.
 
-`python -m tools.benchmarks.laws [--comparisons N] [--law NAME] [--seed S …] [--json] [--exceptions FILE [--write]]`.
+`python -m tools.benchmarks.laws [--comparisons N] [--law NAME] [--seed S …] [--exceptions FILE [--write]]`.
 Draws, with each seed, N comparisons of deployments (model, accelerator, engine, tensor-parallel degree, loads),
 predicts each case once with `predict`, and compares pairs of predictions:
 
@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import random
 import time
 from collections import Counter
@@ -141,7 +140,6 @@ def main() -> None:
     parser.add_argument("--comparisons", type=int, default=20_000)
     parser.add_argument("--law", choices=CHECKS)
     parser.add_argument("--seed", type=int, nargs="+", default=[1], help="so many sweeps, counted together")
-    parser.add_argument("--json", action="store_true")
     parser.add_argument("--exceptions", type=Path, default=EXCEPTIONS)
     parser.add_argument("--write", action="store_true", help="add measured violations to the exceptions, for review")
     asked = parser.parse_args()
@@ -159,38 +157,16 @@ def main() -> None:
     rows = table(found, known, same)
     left = [one for one in found if one.broken and not one.preempted and not excused(one, known)]
     left.sort(key=lambda one: one.ratio / LAWS[one.law], reverse=True)
-    needed = used(found, known)
-    if asked.json:
-        told = [one._asdict() | {"one": str(one.one), "other": str(one.other), "model": one.one.model} for one in left]
-        excuses = [
-            {"law": law, "what": what, "listed": known[law, what], "used": most} for (law, what), most in needed.items()
-        ]
-        print(
-            json.dumps({"cpu_s": took_s, "seeds": asked.seed, "laws": rows, "violations": told, "exceptions": excuses})
-        )
-    else:
-        _print(rows, left, took_s)
-        _print_exceptions(known, needed)
+    _print(rows, left, took_s)
+    _print_exceptions(known, used(found, known))
     raise SystemExit(bool(left))
 
 
 def _print(rows: list[dict[str, object]], left: list[Comparison], took_s: float) -> None:
     print(f"{sum(int(str(row['comparisons'])) for row in rows):,} comparisons in {took_s:.0f} CPU s")
-    names = (
-        "law",
-        "limit",
-        "comparisons",
-        "same",
-        "violations",
-        "preemption",
-        "measured",
-        "listed",
-        "unlisted",
-        "worst",
-    )
-    print("".join(f"{name:>12}" for name in names))
+    print("".join(f"{name:>12}" for name in rows[0]))
     for row in rows:
-        print("".join(f"{row[name]:>12.4g}" if isinstance(row[name], float) else f"{row[name]:>12}" for name in names))
+        print("".join(f"{cell:>12.4g}" if isinstance(cell, float) else f"{cell:>12}" for cell in row.values()))
     for one in left[:20]:
         unit = "tokens/s" if one.law == "overload" else "ms"
         first, second = (number if unit == "tokens/s" else 1e3 * number for number in one.numbers)

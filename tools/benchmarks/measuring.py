@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["Child", "Row", "best_of", "child", "per_call_s"]
-
 
 class Child(NamedTuple):
     """What one run of a command took."""

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from tools.benchmarks.measuring import Row
 
-__all__ = ["answer_s", "first_answers"]
-
 TARGET_S = 2.0
 FIVE = Path(__file__).parents[2] / "examples" / "fleet-of-five.yaml"
 
@@ -61,8 +59,3 @@ def _five() -> dict[str, str]:
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in request.items()} | {
         "term": ",".join(request["term"])
     }
-
-
-if __name__ == "__main__":
-    for row in first_answers():
-        print(f"{row.name:<55} {row.value:6.2f} {row.unit}  <= {row.target:g}  {'met' if row.met else 'MISSED'}")

@@ -10,8 +10,6 @@ from typing import Any
 
 from tools.benchmarks.measuring import Row, best_of
 
-__all__ = ["simulator"]
-
 N = 100_000
 EXAMPLE = "examples/simulate-chat-8b.yaml"
 

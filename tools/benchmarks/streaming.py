@@ -8,8 +8,6 @@ from pathlib import Path
 
 from tools.benchmarks.measuring import Row, child
 
-__all__ = ["streaming"]
-
 REQUESTS = 50_000
 TEXT = "x" * 4_000
 """What a log keeps beside the numbers: 200 MB in all. It is read line by line: 10 GB differ in time only."""
