@@ -1,10 +1,8 @@
 """
 Laws that no choice between options may break, tried on plans drawn at random.
 
-    python -m tools.choices [--kind KIND] [--questions N] [--seed S] [--law NAME] [--simulated]
-
-Without `--kind` questions of every kind are asked, so many of each: serve, train, finetune, batch, infer and rl.
-Budgets, fleets and lifecycles are made of these.
+`make laws` asks some of every kind: serve, train, finetune, batch, infer and rl; budgets, fleets and lifecycles are
+made of these.
 
 Each law asks one question twice and compares what the first option costs (an hour of service, a whole run or batch;
 where a budget alone limits pre-training or RL, its time). A plan in which no option has the confidence asked for counts
@@ -17,17 +15,12 @@ as infinitely dear, and a run without a deadline beyond the usual patience of it
 - `wider`: more accelerators, formats, engines or terms to choose from are never dearer;
 - `price`: where every offer of one accelerator is twice as dear, that accelerator does not win if it did not before,
   and the plan is never cheaper.
-
-Prints the comparisons and the broken ones by law; the exit code is 1 where one is broken.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -352,51 +345,13 @@ KINDS: Final[dict[str, Draws]] = {
 
 
 def sweep(
-    questions: int, *, seed: int, law: str | None = None, simulated: bool = False, draws: Draws = drawn
+    questions: int, *, seed: int, law: str | None = None, draws: Draws = drawn
 ) -> tuple[Counter[str], list[Broken]]:
     """Comparisons around so many questions, drawn with a seed: comparisons by law, and what is broken."""
     draw, counts, broken = random.Random(seed), Counter[str](), list[Broken]()
     for _ in range(questions):
-        asked = draws(draw) | ({"quick": False} if simulated else {})
+        asked = draws(draw)
         for name, bad in compared(asked, draw, law=law):
             counts[name] += 1
             broken += [bad] if bad is not None else []
     return counts, broken
-
-
-def _told(known: Cost) -> str:
-    """A cost in a few words."""
-    why = [word for word, holds in (("secondary", known.secondary), ("late", known.late)) if holds]
-    return " ".join([f"{known.amount:.6g}", *why])
-
-
-def main() -> None:
-    """Print the laws; the exit code is 1 where one is broken."""
-    parser = argparse.ArgumentParser(prog="python -m tools.choices", description=__doc__.split("\n\n", 1)[0])
-    parser.add_argument("--kind", choices=tuple(KINDS), help="only this kind of plan")
-    parser.add_argument("--questions", type=int, default=60, help="of each kind, each asked about eight times")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--law", choices=("objective", "confidence", "load", "wider", "price"))
-    parser.add_argument("--simulated", action="store_true", help="plans as simulated, not by averages alone")
-    asked = parser.parse_args()
-    start = time.process_time()
-    counts, broken, kinds = Counter[str](), list[Broken](), [asked.kind] if asked.kind else list(KINDS)
-    for kind in kinds:
-        simulated = asked.simulated and kind == "serve"
-        found, bad_ones = sweep(asked.questions, seed=asked.seed, law=asked.law, simulated=simulated, draws=KINDS[kind])
-        laws = ", ".join(f"{name} {count}" for name, count in found.items())
-        print(f"{kind:8s} {sum(found.values()):5d} comparisons ({laws}), {len(bad_ones)} broken", flush=True)
-        counts += found
-        broken += bad_ones
-    for bad in broken[:20]:
-        changed = {key: value for key, value in bad.other.items() if bad.asked.get(key) != value}
-        print(f"  {bad.law}: {bad.asked} at {_told(bad.cost)}, with {changed} {_told(bad.cost_other)}")
-    print(
-        f"{asked.questions * len(kinds)} questions, {sum(counts.values())} comparisons with another plan, "
-        f"{len(broken)} broken, {time.process_time() - start:.0f} CPU s"
-    )
-    sys.exit(1 if broken else 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -34,8 +34,6 @@ from tonnage.questions.predict.predict import predict
 from tonnage_accuracy.cases import case_of
 from tonnage_accuracy.rows import Row, number, read_rows, text
 
-__all__ = ["POINTS", "errors", "main"]
-
 POINTS = Path(__file__).resolve().parents[1] / "measurements" / "local.csv"
 PART_LIMIT = 0.30
 """Median error of one part that is told. [-]"""

@@ -1,41 +1,67 @@
 """
 Do two measurements that `tonnage measure plan` proposes make choices right more often than two at random?
 
-    python -m tools.worth [--cases N] [--left-out family]
+    python -m tools.worth [--cases N]
 
-The questions are those of `tools.regret`: a model, its lengths and an accelerator of which several configurations were
-measured, and a limit on the time per output token; a case is a question under a limit that one of them keeps. Each is
-asked before anything is measured, after two measurements at random (mean of five draws) among the options that compete,
-and after two that the product's own `worth_measuring` proposes, which may stop earlier. What is measured is known as
-published; what it tells of the others follows from the causes that stacks share. A choice is right where it keeps the
-limit and reaches 97 % of the best rate measured. Predictions are those of fits without the group left out.
+The questions are those of `docs/accuracy/picks.csv`: a model, its lengths and an accelerator of which several
+configurations were measured, and a limit on the time per output token; a case is a question under a limit that one of
+them keeps. Each is asked before anything is measured, after two measurements at random (mean of five draws) among the
+options that compete, and after two that the product's own `worth_measuring` proposes, which may stop earlier. What is
+measured is known as published; what it tells of the others follows from the causes that stacks share. A choice is
+right where it keeps the limit and reaches 97 % of the best rate measured. Predictions are those of fits without the
+family.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from tools.regret import LIMITS_MS, ROOT, Point, Question, Truth, asked, by_chance, likeliest
 
 from tonnage.catalog.intervals import causes
-from tonnage.core.error_model import NINETY
+from tonnage.core.error_model import NINETY, chance_of
 from tonnage.questions.calibrate.worth import COMPETING, DRAWS, REPEATED, _Unknown, worth_measuring
 from tonnage_accuracy.out_of_sample import group_scores
-from tonnage_accuracy.rows import read_rows
-from tonnage_accuracy.scoring import score
+from tonnage_accuracy.regret import LIMITS_MS
+from tonnage_accuracy.rows import Row, number, text, usable_rows
+from tonnage_accuracy.scoring import Score, score
 
+ROOT: Final = Path(__file__).parents[1]
 RIGHT: Final = 0.97
 CONFIDENCE: Final = 0.8
 MEASURED: Final = 2
 AT_RANDOM: Final = 5
 UNITS: Final = 1000.0
 """Replicas that the dearest option needs, so that rounding up decides nothing. [-]"""
+
+
+class Point(NamedTuple):
+    """One measured configuration: what it does, and what was said of it."""
+
+    engine: str
+    tpot_ms: float
+    rate: float
+    said_ms: float
+    said_rate: float
+    sigma: float
+    """Of the logarithm of its TPOT. [-]"""
+
+    def chance(self, limit_ms: float) -> float:
+        """Of keeping a limit. [-]"""
+        gap = math.log(limit_ms / self.said_ms)
+        return float(gap >= 0.0) if self.sigma <= 0.0 else chance_of(gap / self.sigma / NINETY)
+
+
+Question = list[Point]
+Truth = list[tuple[float, float]]
+"""Of every configuration that was measured, predicted or not: TPOT and rate. [ms, tokens/s]"""
 
 
 class Case(NamedTuple):
@@ -51,15 +77,17 @@ class Case(NamedTuple):
         return max((rate for tpot, rate in self.truth if tpot <= self.limit), default=0.0)
 
 
-def choose(points: Question, limit: float) -> int | None:
-    """Place of what a plan would choose."""
-    pick = likeliest(CONFIDENCE, by_chance(CONFIDENCE))(points, limit)
-    return None if pick is None else next(i for i, p in enumerate(points) if p is pick)
+def choose(points: Question, limit: float) -> int:
+    """Place of what a plan would choose: the fastest of those with the confidence, else the likeliest."""
+    able = [i for i, p in enumerate(points) if p.chance(limit) >= CONFIDENCE]
+    if able:
+        return max(able, key=lambda i: points[i].said_rate)
+    return max(range(len(points)), key=lambda i: points[i].chance(limit))
 
 
 def shared(one: Point, other: Point) -> float:
     """Share of the variance that two configurations of one model and part have in common. [-]"""
-    same = one.place[1] == other.place[1]
+    same = one.engine == other.engine
     return sum(cause.share for cause in causes("serve") if same or "software" not in cause.shared_by)
 
 
@@ -121,12 +149,32 @@ def told(points: Question, measured: Sequence[int]) -> Question:
 
 def right(case: Case, measured: Sequence[int]) -> bool:
     """Whether what is chosen after these measurements keeps the limit and is among the best."""
-    place = choose(told(case.points, measured), case.limit)
-    return (
-        place is not None
-        and case.points[place].tpot_ms <= case.limit
-        and (case.points[place].rate >= RIGHT * case.best)
-    )
+    pick = case.points[choose(told(case.points, measured), case.limit)]
+    return pick.tpot_ms <= case.limit and pick.rate >= RIGHT * case.best
+
+
+def asked(rows: Iterable[Row], scores: Iterable[Score]) -> list[tuple[Question, Truth]]:
+    """The questions with several configurations; what was not predicted is no option."""
+    known = {(one.id, one.quantity): one for one in scores if one.predicted}
+    found: dict[tuple[str, ...], list[tuple[Point | None, float, float]]] = defaultdict(list)
+    for row in rows:
+        ttft, tpot = number(row, "silicon_ttft_ms"), number(row, "silicon_tpot_ms")
+        clients, count, osl = (number(row, name) for name in ("concurrency", "num_accelerators", "osl_tokens"))
+        if row.layout != "serving" or ttft is None or not (tpot and clients and count and osl):
+            continue
+        each, first, late = clients * osl / count * 1e3, known.get((row.id, "ttft_ms")), known.get((row.id, "tpot_ms"))
+        rate, point = each / (ttft + tpot * (osl - 1.0)), None
+        if first is not None and late is not None:
+            said, wide = late.predicted, math.log(late.high / late.predicted) / NINETY if late.high else 0.0
+            said_rate = each / (first.predicted + said * (osl - 1.0))
+            point = Point(text(row, "engine"), tpot, rate, said, said_rate, wide)
+        key = tuple(text(row, name) for name in ("model_id", "accelerator_id", "isl", "osl"))
+        found[key].append((point, tpot, rate))
+    return [
+        (points, [(tpot, rate) for _, tpot, rate in own])
+        for own in found.values()
+        if len(own) > 1 and (points := [p for p, _, _ in own if p is not None])
+    ]
 
 
 def cases_of(questions: Sequence[tuple[Question, Truth]], *, count: int) -> list[Case]:
@@ -141,9 +189,7 @@ def table(cases: Sequence[Case]) -> dict[str, float]:
     random = Random(5)
     found = {"nothing measured": 0.0, "two at random": 0.0, "two proposed": 0.0, "proposed on average": 0.0}
     for case in cases:
-        first = choose(case.points, case.limit)
-        assert first is not None
-        rivals = competing(case.points, first)
+        rivals = competing(case.points, choose(case.points, case.limit))
         wanted = proposed(case.points, rivals, case.limit) if len(rivals) > 1 else []
         draws = [random.sample(rivals, min(MEASURED, len(rivals))) for _ in range(AT_RANDOM)]
         found["nothing measured"] += right(case, [])
@@ -156,14 +202,11 @@ def table(cases: Sequence[Case]) -> dict[str, float]:
 def main() -> None:
     """Print the shares."""
     parser = argparse.ArgumentParser(prog="python -m tools.worth", description=__doc__.split("\n\n", 1)[0])
-    parser.add_argument("--left-out", choices=("source", "family", "accelerator", "engine"), default="family")
     parser.add_argument("--cases", type=int, default=120)
-    given = parser.parse_args()
-    paths = sorted((ROOT / "measurements").glob("*.csv.gz"))
-    rows = [row for path in paths for row in read_rows(path) if row.usable and row.layout == "serving"]
-    scores = group_scores(rows, list(score(rows)), root=ROOT, kind=given.left_out)
-    cases = cases_of(asked(rows, scores), count=given.cases)
-    print(f"{len(cases)} cases, {given.left_out} left out of every fit")
+    rows = [row for row in usable_rows(ROOT) if row.layout == "serving"]
+    scores = group_scores(rows, list(score(rows)), root=ROOT, kind="family")
+    cases = cases_of(asked(rows, scores), count=parser.parse_args().cases)
+    print(f"{len(cases)} cases, family left out of every fit")
     for name, value in table(cases).items():
         print(f"{name:20s} {value:.2f}" if name.endswith("average") else f"{name:20s} {value:.0%}")
 

@@ -1,4 +1,4 @@
-"""Laws of a choice on a small seeded sample of questions (`python -m tools.choices` asks many)."""
+"""Laws of a choice on a small seeded sample of questions (`make laws` asks many)."""
 
 from __future__ import annotations
 

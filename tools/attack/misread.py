@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["MISREAD", "refused"]
-
 BAD_REQUEST: Final = 2
 ASKED: Final = {"plan": "serve", "model": "8B", "rate": "2/s", "traffic": "chat", "ttft": "1 s", "accelerator": "L4"}
 FIELDS: Final = (

@@ -9,8 +9,6 @@ from tools.attack.misread import MISREAD, refused
 from tools.attack.rows import Outcome, Row
 from tools.fuzz.readers import READERS
 
-__all__ = ["ROWS"]
-
 SEED: Final = 7
 SMALL: Final = 200_000
 LARGE: Final = 500

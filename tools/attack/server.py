@@ -18,21 +18,6 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = [
-    "LONG",
-    "MODEL",
-    "PLAN",
-    "Probe",
-    "Server",
-    "ask",
-    "end_of_s",
-    "family",
-    "interrupted_cpu_s",
-    "probed",
-    "served",
-    "tools",
-]
-
 ROOT: Final = Path(__file__).parents[2]
 MODEL: Final = "meta-llama/Llama-3.1-8B-Instruct"
 PLAN: Final = {"model": MODEL, "traffic": "chat", "ttft": "1 s", "tpot": "50 ms"}

@@ -17,8 +17,6 @@ from pathlib import Path
 
 from tools.attack.rows import Outcome, Row
 
-__all__ = ["ROWS"]
-
 ROOT = Path(__file__).parents[2]
 KILLS = 100
 UNPRIVILEGED = 65_534

@@ -27,8 +27,6 @@ from tools.attack.server import (
     tools,
 )
 
-__all__ = ["ROWS"]
-
 QUICK: Final = "`/fit` answers within 1 s at every moment"
 HEADER_S: Final = 10.0
 BODY_S: Final = 20.0

@@ -16,8 +16,6 @@ from unittest.mock import patch
 import time_machine
 from click.testing import CliRunner
 
-__all__ = ["CRASHED", "ROOT", "Answer", "Question", "ask", "questions", "workplace"]
-
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[1]
 TODAY: Final = "2026-11-28T12:00:00+00:00"

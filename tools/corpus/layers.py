@@ -14,8 +14,6 @@ from typing import Any, Final
 
 from tools.corpus.asking import Answer
 
-__all__ = ["TOLERANCE", "Layers", "differences", "layers_of"]
-
 Layers = dict[str, Any]
 """`code`, `decisions` and `words` by path, `numbers` by path as (count, sum, sum weighted by place)."""
 

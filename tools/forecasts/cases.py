@@ -17,8 +17,6 @@ from tonnage.domain.case import Case, ServeCase
 from tonnage.errors import TonnageError
 from tonnage.questions.predict.predict import predict
 
-__all__ = ["COUNT", "cases"]
-
 COUNT: Final = 200
 """Forecasts of one file."""
 

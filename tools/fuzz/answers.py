@@ -22,8 +22,6 @@ from typing import Any
 import msgspec
 from tools.fuzz.readers import ROOT, allowed
 
-__all__ = ["question", "run", "wrong_in"]
-
 SLACK = 1e-9
 MOST_WALL_S = 60.0
 """By the clock: compiled code hears no signal, and the first answer compiles."""

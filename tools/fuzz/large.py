@@ -24,8 +24,6 @@ from typing import Any, NamedTuple
 
 from tools.fuzz.readers import ROOT
 
-__all__ = ["SHAPES", "read_large", "run"]
-
 MOST_S = 5.0
 TRACE_BYTES_PER_S = 25e6
 MOST_BYTES = 500e6

@@ -6,8 +6,6 @@ import random
 import re
 from collections.abc import Callable, Sequence
 
-__all__ = ["mutated"]
-
 NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 NUMBERS = (b"0", b"-1", b"1e308", b"1e-308", b"NaN", b"Infinity", b"9223372036854775808", b"18446744073709551616",
            b"0.1", b"1" * 400, b"-0", b"4294967295", b"999999999999")  # fmt: skip

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["Change", "changed", "changes_in"]
-
 Function = ast.FunctionDef
 
 OPERATORS: Final[dict[type[ast.operator], type[ast.operator]]] = {

@@ -22,8 +22,6 @@ from tonnage.domain.measurement import DEVICE_SCHEMA, DeviceMeasurement, Rate
 from tonnage.measure.device import device_toml, measure_device
 from tonnage.measure.machine.detect import inventory_here
 
-__all__ = ["Software", "device_of_cuda", "look", "measured_device", "rates_of", "write_device"]
-
 KERNELS = Path(__file__).with_name("kernels.cu")
 
 

@@ -15,8 +15,6 @@ from tonnage.domain.measurement import DeviceMeasurement
 from tonnage.measure.trace import trace_module
 from tonnage.report.document import as_json
 
-__all__ = ["network_rows"]
-
 WARMUP: Final = 3
 """Passes that do not count."""
 MOST: Final = 200

@@ -35,8 +35,8 @@ def byte_tokens() -> list[str]:
     return [chr(b) for b in plain] + [chr(256 + n) for n in range(256 - len(plain))]
 
 
-def write_llama(path: Path, *, hidden: int, feed_forward: int, layers: int, half: bool = True) -> float:
-    """A Llama of random weights (16 bits, or 32) whose vocabulary is the bytes; its parameters."""
+def write_llama(path: Path, *, hidden: int, feed_forward: int, layers: int) -> None:
+    """A Llama of random weights in 16 bits whose vocabulary is the bytes."""
     import gguf
 
     tokens = ["<s>", "</s>", *byte_tokens(), "Ġt"]
@@ -51,7 +51,7 @@ def write_llama(path: Path, *, hidden: int, feed_forward: int, layers: int, half
     out.add_rope_dimension_count(HEAD)
     out.add_layer_norm_rms_eps(1e-5)
     out.add_vocab_size(len(tokens))
-    out.add_file_type(1 if half else 0)
+    out.add_file_type(1)
     out.add_tokenizer_model("gpt2")
     out.add_tokenizer_pre("gpt-2")
     out.add_token_list(tokens)
@@ -60,16 +60,12 @@ def write_llama(path: Path, *, hidden: int, feed_forward: int, layers: int, half
     out.add_bos_token_id(0)
     out.add_eos_token_id(1)
     out.add_add_bos_token(False)
-    kind = np.float16 if half else np.float32
-    pool = ((np.random.default_rng(0).random(1_048_573, dtype=np.float32) - 0.5) * 0.1).astype(kind)
-    total = 0.0
+    pool = ((np.random.default_rng(0).random(1_048_573, dtype=np.float32) - 0.5) * 0.1).astype(np.float16)
 
     def add(name: str, *shape: int, silent: tuple[slice, ...] = ()) -> None:
-        nonlocal total
         values = np.resize(pool, shape)  # the same numbers over and over: speed asks for no others
         for rows in silent:  # special tokens and single bytes beyond ASCII have no text
             values[rows] = 0.0
-        total += values.size
         out.add_tensor(name, values)
 
     add("token_embd.weight", len(tokens), hidden)
@@ -93,7 +89,6 @@ def write_llama(path: Path, *, hidden: int, feed_forward: int, layers: int, half
     out.write_kv_data_to_file()
     out.write_tensors_to_file()
     out.close()
-    return total
 
 
 _SERVE = """

@@ -33,8 +33,6 @@ from tonnage.domain.measurement import Load
 from tonnage.measure.records import Spec
 from tonnage.measure.serve import measure_serve
 
-__all__ = ["sweeps"]
-
 
 class Size(NamedTuple):
     """What is served and asked on a kind of device."""

@@ -6,8 +6,6 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["Row", "append"]
-
 Row = dict[str, object]
 
 

@@ -29,20 +29,6 @@ from tonnage.questions.rl.request import Rl
 from tonnage.questions.rl.step import predict_rl
 from tonnage.questions.train.search import Place
 
-__all__ = [
-    "MODELS",
-    "RlRow",
-    "best_split",
-    "count_ordered",
-    "errors",
-    "fit_constants",
-    "left_out",
-    "median_error",
-    "rl_case",
-    "rl_rows",
-    "split_ratio",
-]  # fmt: skip
-
 MODELS: Final = {
     "DeepSeek V3": "deepseek-v3",
     "Qwen3-235B": "qwen3-235b-a22b",

@@ -61,7 +61,7 @@ def unlikely(chance: float | None, *, sure: bool) -> float:
 
     Likelier in whole tens of points, as if the confidence had been lowered by ten until something has it: eight times
     the accelerators do not lead for half a point more. On measured configurations the limit is then kept more often
-    than where the cheapest leads or none is named (`python -m tools.regret`).
+    than where the cheapest leads or none is named (docs/accuracy/confidence.csv).
 
     Examples
     --------

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tools.regret import Point
-from tools.worth import Case, choose, competing, proposed, right, shared, told
+from tools.worth import Case, Point, choose, competing, proposed, right, shared, told
 
 
 def point(engine: str, *, said_ms: float, tpot_ms: float, rate: float) -> Point:
-    return Point(("part", engine), "source", tpot_ms, rate * said_ms / tpot_ms, said_ms, rate, 0.2, "derived")
+    return Point(engine, tpot_ms, rate * said_ms / tpot_ms, said_ms, rate, 0.2)
 
 
 FAST = point("a", said_ms=14.0, tpot_ms=25.0, rate=1000.0)
