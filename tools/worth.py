@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -26,12 +25,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tonnage.catalog.intervals import causes
-from tonnage.core.error_model import NINETY, chance_of
+from tonnage.core.error_model import NINETY
 from tonnage.questions.calibrate.worth import COMPETING, DRAWS, REPEATED, _Unknown, worth_measuring
 from tonnage_accuracy.out_of_sample import group_scores
-from tonnage_accuracy.regret import LIMITS_MS
-from tonnage_accuracy.rows import Row, number, text, usable_rows
-from tonnage_accuracy.scoring import Score, score
+from tonnage_accuracy.regret import LIMITS_MS, Point, latencies_of, questions, widths_of
+from tonnage_accuracy.rows import usable_rows
+from tonnage_accuracy.scoring import score
 
 ROOT: Final = Path(__file__).parents[1]
 RIGHT: Final = 0.97
@@ -42,39 +41,25 @@ UNITS: Final = 1000.0
 """Replicas that the dearest option needs, so that rounding up decides nothing. [-]"""
 
 
-class Point(NamedTuple):
-    """One measured configuration: what it does, and what was said of it."""
-
-    engine: str
-    tpot_ms: float
-    rate: float
-    said_ms: float
-    said_rate: float
-    sigma: float
-    """Of the logarithm of its TPOT. [-]"""
-
-    def chance(self, limit_ms: float) -> float:
-        """Of keeping a limit. [-]"""
-        gap = math.log(limit_ms / self.said_ms)
-        return float(gap >= 0.0) if self.sigma <= 0.0 else chance_of(gap / self.sigma / NINETY)
-
-
 Question = list[Point]
-Truth = list[tuple[float, float]]
-"""Of every configuration that was measured, predicted or not: TPOT and rate. [ms, tokens/s]"""
 
 
 class Case(NamedTuple):
     """One question under one limit."""
 
-    points: Question
-    truth: Truth
+    measured: Question
+    """Every configuration, predicted or not."""
     limit: float
+
+    @property
+    def points(self) -> Question:
+        """Those that are options: what was not predicted is none."""
+        return [p for p in self.measured if p.said_tpot_ms is not None]
 
     @property
     def best(self) -> float:
         """The largest rate measured within the limit; 0 = none. [tokens/s]"""
-        return max((rate for tpot, rate in self.truth if tpot <= self.limit), default=0.0)
+        return max((p.rate for p in self.measured if p.tpot_ms <= self.limit), default=0.0)
 
 
 def choose(points: Question, limit: float) -> int:
@@ -85,17 +70,26 @@ def choose(points: Question, limit: float) -> int:
     return max(range(len(points)), key=lambda i: points[i].chance(limit))
 
 
+def competing(points: Question, first: int) -> list[int]:
+    """The choice, and what may serve more than it does where all goes wrong for it."""
+    least = points[first].said_rate / _factor(points[first])
+    able = [i for i, p in enumerate(points) if i != first and p.said_rate * _factor(p) >= least]
+    return [first, *sorted(able, key=lambda i: -points[i].said_rate)[: COMPETING - 1]]
+
+
+def _factor(p: Point) -> float:
+    return p.factor or 1.0
+
+
+def _sigma(p: Point) -> float:
+    """Of the logarithm of its TPOT. [-]"""
+    return max(1e-3, math.log(_factor(p)) / NINETY)
+
+
 def shared(one: Point, other: Point) -> float:
     """Share of the variance that two configurations of one model and part have in common. [-]"""
     same = one.engine == other.engine
     return sum(cause.share for cause in causes("serve") if same or "software" not in cause.shared_by)
-
-
-def competing(points: Question, first: int) -> list[int]:
-    """The choice, and what may serve more than it does where all goes wrong for it."""
-    least = points[first].said_rate * math.exp(-NINETY * points[first].sigma)
-    able = [i for i, p in enumerate(points) if i != first and p.said_rate * math.exp(NINETY * p.sigma) >= least]
-    return [first, *sorted(able, key=lambda i: -points[i].said_rate)[: COMPETING - 1]]
 
 
 def proposed(points: Question, rivals: Sequence[int], limit: float) -> list[int]:
@@ -115,8 +109,8 @@ def correlations(points: Question) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 def _unknown(p: Point, units: float) -> _Unknown:
     """A configuration as an option of a plan: one accelerator a replica, a dollar an hour each."""
-    count, error = math.ceil(units), math.exp(NINETY * p.sigma)
-    latency = SimpleNamespace(value=p.said_ms, low=p.said_ms / error, high=p.said_ms * error)
+    count, said = math.ceil(units), p.said_tpot_ms or 0.0
+    latency = SimpleNamespace(value=said, low=said / _factor(p), high=said * _factor(p))
     option: Any = SimpleNamespace(
         replicas=count,
         accelerators=count,
@@ -124,7 +118,7 @@ def _unknown(p: Point, units: float) -> _Unknown:
         bill=SimpleNamespace(accelerators_per_instance=1, instances=count),
         capacity=SimpleNamespace(ttft_s=SimpleNamespace(value=0.0, low=None, high=None), tpot_s=latency),
     )
-    return _Unknown(option, max(1e-3, p.sigma), units)
+    return _Unknown(option, _sigma(p), units)
 
 
 def told(points: Question, measured: Sequence[int]) -> Question:
@@ -132,56 +126,29 @@ def told(points: Question, measured: Sequence[int]) -> Question:
     chosen = list(measured)
     if not chosen:
         return points
-    wide = np.array([max(1e-3, p.sigma) for p in points])
+    wide = np.array([_sigma(p) for p in points])
     known = correlations(points) * np.outer(wide, wide)
     seen = known[np.ix_(chosen, chosen)] + np.eye(len(chosen)) * REPEATED**2
     gain = np.linalg.solve(seen, known[chosen]).T
-    moved = gain @ np.array([math.log(points[i].tpot_ms / points[i].said_ms) for i in chosen])
+    moved = gain @ np.array([math.log(points[i].tpot_ms / (points[i].said_tpot_ms or 0.0)) for i in chosen])
     left = np.sqrt(np.maximum(1e-6, np.diag(known - gain @ known[chosen])))
     found = [
-        p._replace(said_ms=p.said_ms * math.exp(m), said_rate=p.said_rate * math.exp(-m), sigma=float(s))
+        _said(p, tpot_ms=(p.said_tpot_ms or 0.0) * math.exp(m), rate=p.said_rate * math.exp(-m), sigma=float(s))
         for p, m, s in zip(points, moved, left, strict=True)
     ]
     for i in chosen:
-        found[i] = points[i]._replace(said_ms=points[i].tpot_ms, said_rate=points[i].rate, sigma=0.0)
+        found[i] = _said(points[i], tpot_ms=points[i].tpot_ms, rate=points[i].rate, sigma=0.0)
     return found
+
+
+def _said(p: Point, *, tpot_ms: float, rate: float, sigma: float) -> Point:
+    return p._replace(said_tpot_ms=tpot_ms, said_rate=rate, factor=math.exp(NINETY * sigma))
 
 
 def right(case: Case, measured: Sequence[int]) -> bool:
     """Whether what is chosen after these measurements keeps the limit and is among the best."""
     pick = case.points[choose(told(case.points, measured), case.limit)]
     return pick.tpot_ms <= case.limit and pick.rate >= RIGHT * case.best
-
-
-def asked(rows: Iterable[Row], scores: Iterable[Score]) -> list[tuple[Question, Truth]]:
-    """The questions with several configurations; what was not predicted is no option."""
-    known = {(one.id, one.quantity): one for one in scores if one.predicted}
-    found: dict[tuple[str, ...], list[tuple[Point | None, float, float]]] = defaultdict(list)
-    for row in rows:
-        ttft, tpot = number(row, "silicon_ttft_ms"), number(row, "silicon_tpot_ms")
-        clients, count, osl = (number(row, name) for name in ("concurrency", "num_accelerators", "osl_tokens"))
-        if row.layout != "serving" or ttft is None or not (tpot and clients and count and osl):
-            continue
-        each, first, late = clients * osl / count * 1e3, known.get((row.id, "ttft_ms")), known.get((row.id, "tpot_ms"))
-        rate, point = each / (ttft + tpot * (osl - 1.0)), None
-        if first is not None and late is not None:
-            said, wide = late.predicted, math.log(late.high / late.predicted) / NINETY if late.high else 0.0
-            said_rate = each / (first.predicted + said * (osl - 1.0))
-            point = Point(text(row, "engine"), tpot, rate, said, said_rate, wide)
-        key = tuple(text(row, name) for name in ("model_id", "accelerator_id", "isl", "osl"))
-        found[key].append((point, tpot, rate))
-    return [
-        (points, [(tpot, rate) for _, tpot, rate in own])
-        for own in found.values()
-        if len(own) > 1 and (points := [p for p, _, _ in own if p is not None])
-    ]
-
-
-def cases_of(questions: Sequence[tuple[Question, Truth]], *, count: int) -> list[Case]:
-    """So many cases, drawn with a seed, of questions with at least three predicted configurations."""
-    every = [Case(p, t, limit) for p, t in questions if len(p) >= 3 for limit in LIMITS_MS]
-    able = [case for case in every if case.best > 0.0]
-    return Random(3).sample(able, min(count, len(able)))
 
 
 def table(cases: Sequence[Case]) -> dict[str, float]:
@@ -199,13 +166,22 @@ def table(cases: Sequence[Case]) -> dict[str, float]:
     return {name: total / len(cases) for name, total in found.items()}
 
 
+def cases_of(known: Sequence[Question], *, count: int) -> list[Case]:
+    """So many cases, drawn with a seed, of questions with at least three predicted configurations."""
+    every = [Case(own, limit) for own in known for limit in LIMITS_MS]
+    able = [case for case in every if len(case.points) >= 3 and case.best > 0.0]
+    return Random(3).sample(able, min(count, len(able)))
+
+
 def main() -> None:
     """Print the shares."""
     parser = argparse.ArgumentParser(prog="python -m tools.worth", description=__doc__.split("\n\n", 1)[0])
     parser.add_argument("--cases", type=int, default=120)
     rows = [row for row in usable_rows(ROOT) if row.layout == "serving"]
-    scores = group_scores(rows, list(score(rows)), root=ROOT, kind="family")
-    cases = cases_of(asked(rows, scores), count=parser.parse_args().cases)
+    scores = [s for s in group_scores(rows, list(score(rows)), root=ROOT, kind="family") if s.predicted]
+    said = latencies_of({(s.id, s.quantity): s.predicted for s in scores})
+    widths = widths_of({(s.id, s.quantity): s.high / s.predicted for s in scores if s.high})
+    cases = cases_of(questions(rows, said=said, widths=widths), count=parser.parse_args().cases)
     print(f"{len(cases)} cases, family left out of every fit")
     for name, value in table(cases).items():
         print(f"{name:20s} {value:.2f}" if name.endswith("average") else f"{name:20s} {value:.0%}")

@@ -9,9 +9,6 @@ to four digits. Rows that are no case are left out, and so are those that repeat
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +19,7 @@ from tonnage.domain.model import Model
 from tonnage.errors import TonnageError
 from tonnage_accuracy.cases import case_of
 from tonnage_accuracy.quantities import measured_numbers
-from tonnage_accuracy.rows import Row, read_rows, text
+from tonnage_accuracy.rows import Row, text, usable_rows, write_packed
 from tonnage_accuracy.serve_cases import year
 
 ROOT = Path(__file__).parents[2]
@@ -31,21 +28,12 @@ OUT = ROOT / "src" / "tonnage" / "catalog" / "data" / "published" / "results.csv
 
 def main() -> None:
     """Write the table and say how large it is."""
-    tables = sorted((ROOT / "measurements").glob("*.csv.gz"))
-    rows = [row for path in tables for row in read_rows(path) if row.usable]
+    rows = usable_rows(ROOT)
     lines = joined(
         {row.id: line for row in rows if (line := line_of(row))}, {row.id: text(row, "run_id") for row in rows}
     )
     lines.sort(key=lambda line: (line["kind"], line["source"], line["model"], line["accelerator"], line["id"]))
-    text_ = io.StringIO()
-    writer = csv.DictWriter(text_, COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    with (
-        OUT.open("wb") as file,
-        gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0, compresslevel=9) as packed,
-    ):
-        packed.write(text_.getvalue().encode())
+    write_packed(OUT, [COLUMNS, *([line.get(name, "") for name in COLUMNS] for line in lines)])
     print(f"{len(lines):,} results, {OUT.stat().st_size / 1e3:.0f} kB")
 
 

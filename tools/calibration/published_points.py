@@ -9,10 +9,7 @@ Run it after any change to a predictor of servers: a point is what this release'
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +20,7 @@ from tools.calibration.published import date_of, source_of
 from tonnage.catalog.points import COLUMNS, FILE
 from tonnage_accuracy.cases import kind_of
 from tonnage_accuracy.published_points import FARTHEST, PublishedNumber, published_numbers, taught_lines
-from tonnage_accuracy.rows import Row, read_rows
+from tonnage_accuracy.rows import Row, usable_rows, write_packed
 from tonnage_accuracy.scoring import score
 
 ROOT: Final = Path(__file__).parents[2]
@@ -31,27 +28,22 @@ ROOT: Final = Path(__file__).parents[2]
 
 def main() -> None:
     """Write the table and print the errors."""
-    paths = sorted((ROOT / "measurements").glob("*.csv.gz"))
-    rows = [row for path in paths for row in read_rows(path) if row.usable and kind_of(row) == "serve"]
+    rows = [row for row in usable_rows(ROOT) if kind_of(row) == "serve"]
     numbers = list(published_numbers(rows, score(rows), root=ROOT))
-    with FILE.open("wb") as file, gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
-        packed.write(as_table(numbers, {row.id: row for row in rows}).encode())
+    write_packed(FILE, lines_of(numbers, {row.id: row for row in rows}))
     print(f"{len(numbers):,} numbers, {FILE.stat().st_size / 1e3:.0f} kB")
     for line in taught_lines(numbers):
         print(*(f"{x:.4f}" if isinstance(x, float) else x for x in msgspec.structs.astuple(line)))
 
 
-def as_table(numbers: Iterable[PublishedNumber], rows: Mapping[str, Row]) -> str:
+def lines_of(numbers: Iterable[PublishedNumber], rows: Mapping[str, Row]) -> Iterator[Sequence[str]]:
     """The numbers as `catalog.points` reads them."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    yield COLUMNS
     for one in sorted(numbers, key=lambda one: (one.stack, one.model, one.id, one.quantity)):
         place = " ".join(f"{x:.4g}" for x in one.place)
         left = f"{float(np.clip(one.left['nothing'], -FARTHEST, FARTHEST)):.4f}"
         told = source_of(rows[one.id]), date_of(rows[one.id])
-        writer.writerow([*one.stack, one.model, one.quantity, one.setting, place, left, one.id, *told])
-    return out.getvalue()
+        yield [*one.stack, one.model, one.quantity, one.setting, place, left, one.id, *told]
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from tonnage_accuracy.left_out import left_out_predictions
 from tonnage_accuracy.quantities import measured_numbers
-from tonnage_accuracy.rows import Row, read_rows, text
+from tonnage_accuracy.rows import Row, text, usable_rows
 
 ROOT: Final = Path(__file__).parents[2]
 ASKED: Final = (
@@ -42,7 +42,7 @@ class Residual(NamedTuple):
 
 def main() -> None:
     """Print the correlation of pairs by what they have in common."""
-    rows = [row for path in sorted((ROOT / "measurements").glob("*.csv.gz")) for row in read_rows(path) if row.usable]
+    rows = usable_rows(ROOT)
     for layout, quantity in ASKED:
         found: dict[str, list[float]] = defaultdict(list)
         asked: dict[tuple[str, ...], list[Residual]] = defaultdict(list)

@@ -53,7 +53,7 @@ def numbers(row: Row) -> set[tuple[str, str]]:
 
 def _named(kind: str, quantity: str) -> tuple[str, str]:
     """The quantity whose width a scored one takes: rates of training take that of the step."""
-    return kind, QUANTITY_OF.get((kind, quantity), ("",))[0]
+    return kind, QUANTITY_OF.get((kind, quantity), "")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 Predict every known operating point and say which predictions lie outside its published range.
 
     python -m tools.known            writes docs/known.md and prints the points that are wrong
-    python -m tools.known --json     prints every point with its prediction instead, and writes nothing
 
 `points.toml` holds the points. One that names a `row` of measurements/ is that row: its load, its source, and the
 value that it printed, taken within a factor (`within`), or a range and source of its own where the row is no usual run;
@@ -12,8 +11,6 @@ the others state case, range and source themselves. What lies outside is listed 
 
 from __future__ import annotations
 
-import argparse
-import json
 import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -22,7 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tonnage.domain.case import Case, ServeCase
+from tonnage.domain.case import Case
 from tonnage.errors import TonnageError
 from tonnage.questions.predict.predict import predict
 from tonnage_accuracy.cases import case_of
@@ -175,28 +172,7 @@ def _verdict(each: Answered) -> str:
 
 def main() -> None:
     """Predict all points, write the page or print them."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
-    parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
     found = [answered(point) for point in points()]
-    if given.json:
-        for each in found:
-            point = each.point
-            engine = point.case.engine if isinstance(point.case, ServeCase) else None
-            print(
-                json.dumps(
-                    {
-                        "id": point.id,
-                        "low": point.low,
-                        "high": point.high,
-                        "predicted": each.value,
-                        "inside": each.right,
-                        "engine": engine,
-                        "reason": each.reason,
-                    }
-                )
-            )
-        return
     PAGE.write_text(page(found))
     for each in found:
         if not each.right:

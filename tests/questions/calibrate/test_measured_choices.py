@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import pytest
-from tools.worth import Case, Point, choose, competing, proposed, right, shared, told
+from tools.worth import Case, choose, competing, proposed, right, shared, told
+
+from tonnage_accuracy.regret import Point
 
 
 def point(engine: str, *, said_ms: float, tpot_ms: float, rate: float) -> Point:
-    return Point(engine, tpot_ms, rate * said_ms / tpot_ms, said_ms, rate, 0.2)
+    return Point(tpot_ms, rate * said_ms / tpot_ms, said_ms, rate, factor=1.4, engine=engine)
 
 
 FAST = point("a", said_ms=14.0, tpot_ms=25.0, rate=1000.0)
 SURE = point("b", said_ms=12.0, tpot_ms=12.0, rate=900.0)
 KIN = point("a", said_ms=13.0, tpot_ms=22.0, rate=800.0)
 POINTS = [FAST, SURE, KIN]
-CASE = Case(POINTS, [(p.tpot_ms, p.rate) for p in POINTS], 20.0)
+CASE = Case(POINTS, 20.0)
 
 
 def test_a_measured_configuration_is_known_and_moves_its_kin_most() -> None:
     after = told(POINTS, [0])
-    assert after[0].said_ms == FAST.tpot_ms and after[0].said_rate == FAST.rate
-    assert after[2].said_ms / KIN.said_ms > after[1].said_ms / SURE.said_ms > 1.0
-    assert after[2].sigma < KIN.sigma and shared(FAST, KIN) > shared(FAST, SURE) > 0.0
+    assert after[0].said_tpot_ms == FAST.tpot_ms and after[0].said_rate == FAST.rate
+    assert after[2].said_tpot_ms / KIN.said_tpot_ms > after[1].said_tpot_ms / SURE.said_tpot_ms > 1.0
+    assert after[2].factor < KIN.factor and shared(FAST, KIN) > shared(FAST, SURE) > 0.0
     assert told(POINTS, []) == POINTS
 
 

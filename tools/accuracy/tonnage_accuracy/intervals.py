@@ -63,24 +63,24 @@ _BIN: Final = 0.005
 _BINS: Final = 800
 """Residuals are counted in bins of so much of ln(measured / predicted), up to a factor of 55. [-]"""
 
-QUANTITY_OF: Final[dict[tuple[str, str], tuple[str, ...]]] = {
-    ("serve", "ttft_ms"): ("ttft_s",),
-    ("serve", "tpot_ms"): ("tpot_s",),
+QUANTITY_OF: Final[dict[tuple[str, str], str]] = {
+    ("serve", "ttft_ms"): "ttft_s",
+    ("serve", "tpot_ms"): "tpot_s",
     ("serve", "e2e_ms"): ("e2e_s",),
-    ("serve", "output_tokens_per_s"): ("output_tokens_per_s",),
-    ("serve", "total_tokens_per_s"): ("total_tokens_per_s",),
-    ("serve", "samples_per_s"): ("requests_per_s",),
-    ("serve", "kv_tokens"): ("kv_cache_tokens",),
-    ("serve", "memory_gb"): ("memory",),
-    ("train", "step_time_s"): ("step_s",),
-    ("train", "tokens_per_s_per_accel"): ("step_s",),
-    ("train", "samples_per_s_per_accel"): ("step_s",),
-    ("train", "tflops_per_accel"): ("step_s",),
-    ("train", "peak_mem_gb"): ("memory_peak_bytes",),
-    ("infer", "e2e_ms"): ("latency_s",),
-    ("infer", "tpot_ms"): ("step_s",),
-    ("infer", "samples_per_s"): ("samples_per_s",),
-    ("infer", "memory_gb"): ("memory",),
+    ("serve", "output_tokens_per_s"): "output_tokens_per_s",
+    ("serve", "total_tokens_per_s"): "total_tokens_per_s",
+    ("serve", "samples_per_s"): "requests_per_s",
+    ("serve", "kv_tokens"): "kv_cache_tokens",
+    ("serve", "memory_gb"): "memory",
+    ("train", "step_time_s"): "step_s",
+    ("train", "tokens_per_s_per_accel"): "step_s",
+    ("train", "samples_per_s_per_accel"): "step_s",
+    ("train", "tflops_per_accel"): "step_s",
+    ("train", "peak_mem_gb"): "memory_peak_bytes",
+    ("infer", "e2e_ms"): "latency_s",
+    ("infer", "tpot_ms"): "step_s",
+    ("infer", "samples_per_s"): "samples_per_s",
+    ("infer", "memory_gb"): "memory",
 }
 """Kind and scored quantity -> name in the result noun, as `catalog.intervals` keeps it. Rates of training are one
 over its step time and share its width."""
@@ -135,9 +135,7 @@ def fit(scores: Iterable[Score], *, source: Callable[[str], str] = str) -> list[
     """
     usable = [s for s in scores if s.predicted and s.measured and (s.kind, s.quantity) in QUANTITY_OF]
     found: list[Factor] = []
-    for (kind, quantity), own in sorted(
-        group_by(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity][0])).items()
-    ):
+    for (kind, quantity), own in sorted(group_by(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity])).items()):
         for name, level, residuals in _ends(quantity, own):
             fitted = _fit(_counted(residuals, None if quantity in COUNTED else source, level), residuals)
             found += [msgspec.structs.replace(one, kind=kind, quantity=name) for one in fitted]
@@ -157,7 +155,7 @@ def widths(scores: Iterable[Score], *, source: Callable[[str], str] = str) -> di
     """
     usable = [s for s in scores if s.predicted and s.measured and (s.kind, s.quantity) in QUANTITY_OF]
     found: dict[tuple[str, str, str], float] = {}
-    for (kind, quantity), own in group_by(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity][0])).items():
+    for (kind, quantity), own in group_by(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity])).items():
         for called, level, residuals in _ends(quantity, own):
             of = _widths(_counted(residuals, None if quantity in COUNTED else source, level))
             found |= {(kind, called, name): math.exp(width[-1]) for name, width in of.items()}

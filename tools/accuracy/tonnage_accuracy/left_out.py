@@ -116,7 +116,7 @@ def left_out_scores(
             reason = item.reason or "no left-out prediction is stored"
             found.append(replace(item, predicted=None, low=None, high=None, reason=reason))
             continue
-        name = QUANTITY_OF.get((item.kind, item.quantity), ("",))[0]
+        name = QUANTITY_OF.get((item.kind, item.quantity), "")
         own = (widths or {}).get((group or {}).get(item.id, ""), {}).get(item.kind)
         fitted = item.low is not None and name
         low, high = _around(item, name, known, own) if fitted else _shift_interval(item, known)

@@ -14,7 +14,7 @@ So a source of 3,000 rows weighs as much as one of 20, as it does for somebody w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from tonnage_accuracy.cases import kind_of
 from tonnage_accuracy.grouping import Grouping, group_by, read_grouping
 from tonnage_accuracy.left_out import left_out_predictions, left_out_scores, left_out_widths
-from tonnage_accuracy.metrics import absolute_error_share, errors, quantile
+from tonnage_accuracy.metrics import errors, quantile
 from tonnage_accuracy.records import GroupErrors, OutOfSample, SetAside, Standing
 from tonnage_accuracy.rows import Row, text
 from tonnage_accuracy.scoring import Predict, Score, score
@@ -190,6 +190,15 @@ def independent_figures(row: Row, quantities: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def countable(rows: Mapping[str, Row], scores: Iterable[Score]) -> list[tuple[str, Score]]:
+    """Every number of those rows that counts, with its figure."""
+    found = []
+    for id_, own in group_by((item for item in scores if item.id in rows), lambda item: item.id).items():
+        taken = independent_figures(rows[id_], (item.quantity for item in own if item.measured))
+        found += [(taken[item.quantity], item) for item in own if item.quantity in taken]
+    return found
+
+
 def group_errors(
     rows: Iterable[Row],
     scores: Iterable[Score],
@@ -211,14 +220,10 @@ def group_errors(
         Rows of a group -> the setting that most of them leave open.
     """
     known = {row.id: row for row in rows}
-    counted: dict[tuple[str, str], list[Score]] = {}
-    for id_, own in group_by((item for item in scores if item.id in known), lambda item: item.id).items():
-        taken = independent_figures(known[id_], (item.quantity for item in own if item.measured))
-        for item in own:
-            if item.quantity in taken:
-                counted.setdefault((taken[item.quantity], group(known[id_])), []).append(item)
+    counted = group_by(countable(known, scores), lambda pair: (pair[0], group(known[pair[1].id])))
     found = []
-    for (figure, name), own in counted.items():
+    for (figure, name), pairs in counted.items():
+        own = [item for _, item in pairs]
         done = [item for item in own if item.predicted is not None and item.measured]
         if len(done) >= fewest:
             open_setting = unknown([known[item.id] for item in done])
@@ -263,7 +268,7 @@ def _errors(figure: str, name: str, scores: Sequence[Score], *, missing: int, un
         group=name,
         rows=len(scores),
         missing=missing,
-        median_ape=quantile([absolute_error_share(predicted=p, measured=m) for p, m in pairs], 0.5) or 0.0,
+        median_ape=whole.median_ape or 0.0,
         mean_ape=whole.mean_ape or 0.0,
         bias=whole.bias,
         coverage_90=whole.coverage_90,

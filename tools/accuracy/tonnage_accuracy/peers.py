@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 from tonnage_accuracy.grouping import group_by, read_grouping
 from tonnage_accuracy.left_out import LeftOut
-from tonnage_accuracy.metrics import absolute_error_share, is_covered, quantile
-from tonnage_accuracy.out_of_sample import FIGURES, independent_figures, without_group
+from tonnage_accuracy.metrics import absolute_error_share, errors, quantile
+from tonnage_accuracy.out_of_sample import FIGURES, countable, without_group
 from tonnage_accuracy.records import Duel, PeerErrors
 from tonnage_accuracy.rows import Row, number, text
 from tonnage_accuracy.scoring import Score
@@ -115,6 +115,7 @@ def medians_by_source(
         Sources that the other program's fits have read.
     """
     grouping = read_grouping(root)
+    known = {row.id: row for row in rows}
     taught = {row.block for row in rows if row.table not in grouping.unseen}
     left_out = {
         kind: _errors_by_key(without_group(rows, ours, root=root, kind=kind, grouping=grouping))
@@ -122,12 +123,11 @@ def medians_by_source(
     }
     shipped, said = _errors_by_key(ours), _errors_by_key(theirs)
     found = []
-    for (figure, source), own in group_by(_countable(rows, theirs), lambda pair: (pair[0], pair[1].block)).items():
+    for (figure, source), own in group_by(countable(known, theirs), lambda pair: (pair[0], pair[1].block)).items():
         both = [item for _, item in own if (item.id, item.quantity) in said and (item.id, item.quantity) in shipped]
         if len(both) < grouping.fewest:
             continue
-        inside = [is_covered(measured=item.measured or 0.0, low=item.low, high=item.high) for item in both]
-        known = [held for held in inside if held is not None]
+        pairs = [(item.predicted or 0.0, item.measured or 0.0) for item in both]
         found.append(
             Duel(
                 figure=figure,
@@ -140,21 +140,11 @@ def medians_by_source(
                 ours_family=_median(both, left_out["family"]),
                 theirs_fitted=source in set(fitted_on),
                 ours_fitted=source in taught,
-                theirs_coverage=sum(known) / len(known) if known else None,
+                theirs_coverage=errors(pairs, [(item.low, item.high) for item in both]).coverage_90,
             )
         )
     found.sort(key=lambda line: (FIGURES.index(line.figure), line.source))
     return [line for _, own in group_by(found, lambda line: line.figure).items() for line in (*own, _mean(own))]
-
-
-def _countable(rows: Sequence[Row], scores: Iterable[Score]) -> list[tuple[str, Score]]:
-    """Every number that counts, with its figure."""
-    known = {row.id: row for row in rows}
-    found = []
-    for id_, own in group_by(scores, lambda item: item.id).items():
-        taken = independent_figures(known[id_], (item.quantity for item in own if item.measured))
-        found += [(taken[item.quantity], item) for item in own if item.quantity in taken]
-    return found
 
 
 def _errors_by_key(scores: Iterable[Score]) -> dict[Key, float]:

@@ -48,7 +48,7 @@ Widths = Callable[[str], float | None]
 """Row id -> the 90 % factor of its TPOT; none where there is no interval. [-]"""
 
 
-class _Point(NamedTuple):
+class Point(NamedTuple):
     """One measured configuration: what it does, and what was said of it."""
 
     tpot_ms: float
@@ -58,6 +58,7 @@ class _Point(NamedTuple):
     said_rate: float
     factor: float | None = None
     """The 90 % factor of what was said."""
+    engine: str = ""
 
     def ease(self, limit_ms: float) -> float:
         """How far the error may go until a limit is missed, as `chance_of` takes it."""
@@ -86,16 +87,14 @@ def regret_lines(rows: Iterable[Row], *, said: Latencies, by: str = "", who: str
     who : str, optional
         Whose predictions these are.
     """
-    known = _questions(rows, said=said, by=by)
+    known = questions(rows, said=said, by=by)
     picked = {limit: [pick for own in known if (pick := _pick(own, limit)) is not None] for limit in LIMITS_MS}
     lines = [_line(found, limit_ms=limit, by=by, who=who) for limit, found in picked.items() if found]
     every = [pick for found in picked.values() for pick in found]
     return [*lines, _line(every, limit_ms=None, by=by, who=who)] if every else []
 
 
-def _questions(
-    rows: Iterable[Row], *, said: Latencies, by: str = "", widths: Widths | None = None
-) -> list[list[_Point]]:
+def questions(rows: Iterable[Row], *, said: Latencies, by: str = "", widths: Widths | None = None) -> list[list[Point]]:
     """The measured configurations of each question that has several."""
     questions = group_by(
         [row for row in rows if row.layout == "serving"],
@@ -123,7 +122,7 @@ def confidence_regrets(
     margins : bool, optional
         Lines for the rules that were tried before too.
     """
-    known = _questions(rows, said=said, widths=widths)
+    known = questions(rows, said=said, widths=widths)
     if not known:
         return []
     found = [
@@ -139,7 +138,7 @@ def confidence_regrets(
 def reliability(rows: Iterable[Row], *, said: Latencies, widths: Widths, who: str = "") -> list[Reliability]:
     """Picks at several confidences by the chance said of them, and how many of them kept their limit."""
     picks: dict[tuple[int, float, int], tuple[float, bool]] = {}
-    for place, own in enumerate(_questions(rows, said=said, widths=widths)):
+    for place, own in enumerate(questions(rows, said=said, widths=widths)):
         for limit in LIMITS_MS:
             for confidence in CONFIDENCES:
                 pick = _pick_of(own, limit, _likely(confidence))
@@ -163,7 +162,7 @@ def reliability(rows: Iterable[Row], *, said: Latencies, widths: Widths, who: st
     return found
 
 
-Allowed = Callable[[_Point, float], bool]
+Allowed = Callable[[Point, float], bool]
 
 
 def _likely(confidence: float) -> Allowed:
@@ -176,12 +175,12 @@ def _below(margin: float) -> Allowed:
     return lambda point, limit_ms: point.said_tpot_ms is not None and point.said_tpot_ms <= (1.0 - margin) * limit_ms
 
 
-def _pick_of(points: list[_Point], limit_ms: float, allowed: Allowed) -> _Point | None:
+def _pick_of(points: list[Point], limit_ms: float, allowed: Allowed) -> Point | None:
     return max((p for p in points if allowed(p, limit_ms)), key=lambda p: p.said_rate, default=None)
 
 
 def _by_rule(
-    known: list[list[_Point]], allowed: Allowed, *, who: str, rule: str, likeliest: bool = False
+    known: list[list[Point]], allowed: Allowed, *, who: str, rule: str, likeliest: bool = False
 ) -> ConfidenceRegret:
     """
     What a rule reaches and keeps under each limit; no answer reaches and keeps nothing, and is counted either way.
@@ -249,7 +248,7 @@ class _Pick(NamedTuple):
     """What a choice among those at random reaches on average."""
 
 
-def _pick(points: list[_Point], limit_ms: float) -> _Pick | None:
+def _pick(points: list[Point], limit_ms: float) -> _Pick | None:
     """None where no measured configuration keeps the limit: no pick can be right."""
     able = [point for point in points if point.tpot_ms <= limit_ms]
     if not able:
@@ -271,19 +270,20 @@ def _pick(points: list[_Point], limit_ms: float) -> _Pick | None:
     )
 
 
-def _point(row: Row, said: Latencies, widths: Widths | None = None) -> _Point | None:
+def _point(row: Row, said: Latencies, widths: Widths | None = None) -> Point | None:
     ttft, tpot = number(row, "silicon_ttft_ms"), number(row, "silicon_tpot_ms")
     clients, accelerators, osl = (number(row, name) for name in ("concurrency", "num_accelerators", "osl_tokens"))
     if ttft is None or not tpot or not clients or not accelerators or not osl:
         return None
     each = clients * osl / accelerators
     guess = said(row.id)
-    return _Point(
+    return Point(
         tpot_ms=tpot,
         rate=each / _answer_s(ttft, tpot, osl),
         said_tpot_ms=None if guess is None else guess[1],
         said_rate=0.0 if guess is None else each / _answer_s(*guess, osl),
         factor=None if widths is None else widths(row.id),
+        engine=text(row, "engine"),
     )
 
 
