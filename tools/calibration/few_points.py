@@ -41,8 +41,9 @@ from tonnage.questions.calibrate.fit import shares_of
 from tonnage.questions.calibrate.loads import in_flight_of, shipped_interruption, shipped_overheads, under_stretch
 from tonnage.questions.calibrate.posterior import NAMES, next_point, posterior
 from tonnage_accuracy.cases import case_of, kind_of
-from tonnage_accuracy.grouping import group_by, labels_of, read_grouping
+from tonnage_accuracy.grouping import group_by, read_grouping
 from tonnage_accuracy.left_out import left_out_predictions
+from tonnage_accuracy.published_points import run_of
 from tonnage_accuracy.quantities import measured_numbers
 from tonnage_accuracy.rows import Row, number, text, usable_rows, write_packed
 from tonnage_accuracy.scoring import score
@@ -134,20 +135,17 @@ def rows() -> list[Row]:
             names = {one.quantity for one in measured_numbers(row) if one.value}
             if "tpot_ms" in names and not number(row, "cached_tokens"):
                 found.append(row)
-    return [row for own in group_by(found, run_of).values() if len(own) >= LEAST for row in at_most(own)]
+    return [
+        row
+        for own in group_by(found, lambda row: run_of(row, row.block)).values()
+        if len(own) >= LEAST
+        for row in at_most(own)
+    ]
 
 
 def at_most(run: list[T]) -> list[T]:
     """`MOST` of a run, drawn with a seed."""
     return Random(1).sample(run, MOST) if len(run) > MOST else run
-
-
-def run_of(row: Row) -> tuple[str, ...]:
-    """What one user has: source, model, part, engine, release, formats."""
-    labels = labels_of(row)
-    version = text(row, "engine_version") or text(row, "backend_version")
-    formats = (text(row, "weight_precision"), text(row, "kv_precision"))
-    return (row.block, labels.model, labels.accelerator, labels.engine, version, *formats)
 
 
 def store_shares() -> None:
@@ -196,7 +194,7 @@ def points() -> list[Point]:
             left = math.log(one.value / predicted)
             seen[name] = Learnt("", name, place_of_row(row), left=left, shares=own[:-1], part=own[-1])
         if seen:
-            found.append(Point(row.id, grouping.family(row), run_of(row), tuple(seen.values())))
+            found.append(Point(row.id, grouping.family(row), run_of(row, row.block), tuple(seen.values())))
     return found
 
 

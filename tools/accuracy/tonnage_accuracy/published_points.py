@@ -27,7 +27,7 @@ from tonnage.domain.case import ServeCase
 from tonnage.errors import TonnageError
 from tonnage.questions.calibrate.loads import in_flight_of
 from tonnage_accuracy.cases import case_of, kind_of
-from tonnage_accuracy.grouping import Grouping, group_by, labels_of, read_grouping
+from tonnage_accuracy.grouping import group_by, labels_of, read_grouping
 from tonnage_accuracy.left_out import left_out_predictions
 from tonnage_accuracy.quantities import measured_numbers
 from tonnage_accuracy.records import PointsTaught
@@ -65,7 +65,7 @@ def published_numbers(rows: Sequence[Row], scores: Iterable[Score], *, root: Pat
     by_id = {row.id: row for row in rows if kind_of(row) == "serve"}
     cases = {name: case for name, row in by_id.items() if (case := _case(row)) is not None}
     kept: dict[str, tuple[str, ...]] = {}
-    for run, own in group_by(cases, lambda name: _run(by_id[name], grouping)).items():
+    for run, own in group_by(cases, lambda name: run_of(by_id[name], grouping.publisher(by_id[name].block))).items():
         kept |= dict.fromkeys(Random(1).sample(own, MOST) if len(own) > MOST else own, run)
     unseen = {kind: left_out_predictions(root, kind) for kind in ("family", "source")}
     settled: dict[str, tuple[str, tuple[str, str], str, tuple[float, ...]]] = {}
@@ -104,11 +104,12 @@ def _case(row: Row) -> ServeCase | None:
     return case if load.concurrency or load.batch or load.rate_per_s else None
 
 
-def _run(row: Row, grouping: Grouping) -> tuple[str, ...]:
+def run_of(row: Row, publisher: str) -> tuple[str, ...]:
+    """What one user has: publisher, model, part, engine, release, formats."""
     labels = labels_of(row)
     version = text(row, "engine_version") or text(row, "backend_version")
     formats = text(row, "weight_precision"), text(row, "kv_precision")
-    return (grouping.publisher(row.block), labels.model, labels.accelerator, labels.engine, version, *formats)
+    return (publisher, labels.model, labels.accelerator, labels.engine, version, *formats)
 
 
 def _settle(row: Row, case: ServeCase) -> tuple[str, tuple[str, str], str, tuple[float, ...]]:
