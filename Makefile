@@ -63,7 +63,7 @@ audit: $(DEV)  ## known vulnerabilities of what is installed; asks a server, or 
 export-validators handoff: $(DEV)  ## exported files read or started by their targets' own programs, a table of results; ARGS='trl axolotl' for these, --again for all
 	$(BIN)/python tools/export-validators/check.py $(ARGS)
 engines: $(DEV)  ## other engines through our own client: Transformers (1.2 GB), VLLM=1 adds vLLM (3 GB)
-	for name in transformers $(if $(VLLM),vllm); do python=$$($(PYTHON) tools/environments.py engines/$$name) && $(BIN)/python tools/engines/measure.py $$name $$python || exit 1; done
+	for name in transformers $(if $(VLLM),vllm); do python=$$($(PYTHON) tools/environments.py engines/$$name) && $(RUN) tools.engines.measure $$name $$python || exit 1; done
 gpu:  ## what one NVIDIA accelerator does, nine minutes: rows of measurements/own, scored; 3 where there is none
 	PYTHONPATH=src:tools/accuracy:. $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m tools.own gpu $(ARGS)
 accuracy: $(DEV)  ## predicted against measured: rewrites docs/accuracy.md, the tables beside it and docs/peers.md

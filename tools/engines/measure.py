@@ -1,8 +1,7 @@
 """
 A second real engine, measured by our own client: Transformers' server (and vLLM's on a processor) on a tiny model.
 
-    python tools/engines/measure.py NAME PYTHON          NAME: transformers or vllm; PYTHON: that engine's own
-    environment
+    python -m tools.engines.measure NAME PYTHON     NAME: transformers or vllm; PYTHON: that engine's own environment
 
 A model of random weights is made (0.6 million parameters), the engine serves it with one thread, the client of
 `tonnage measure serve` asks it at 1 and 4 requests at once, and prints what it saw and what the client itself cost. The
@@ -12,21 +11,19 @@ same file of results is then read back by `tonnage measure import`, which must s
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
-from typing import Any
+
+from tools.own.servers import ONE_THREAD, free_port, started
 
 from tonnage.domain.measurement import Load
 from tonnage.measure.importers import read_report
 from tonnage.measure.records import Spec
 from tonnage.measure.serve import measure_serve
 
-START_S = 1500.0
 MODEL = """
 import sys
 from tokenizers import Tokenizer, models, pre_tokenizers, decoders, trainers
@@ -43,87 +40,26 @@ LlamaForCausalLM(LlamaConfig(hidden_size=128, intermediate_size=256, num_hidden_
 """
 
 
-def command(name: str, python: Path, model: Path, port: int) -> list[str]:
-    """What starts each engine."""
-    if name == "transformers":
-        return [
-            str(python.parent / "transformers"),
-            "serve",
-            str(model),
-            "--device",
-            "cpu",
-            "--port",
-            str(port),
-            "--host",
-            "127.0.0.1",
-            "--continuous-batching",
-            "--cb-num-blocks",
-            "64",
-        ]
-    return [
-        str(python.parent / "vllm"),
-        "serve",
-        str(model),
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--served-model-name",
-        str(model),
-        "--max-model-len",
-        "1024",
-        "--max-num-seqs",
-        "8",
-        "--enforce-eager",
-        "--dtype",
-        "float32",
-    ]
-
-
-def ready(url: str, child: subprocess.Popen[Any]) -> float:
-    """Seconds until the server answers at all."""
-    begun = time.monotonic()
-    while time.monotonic() - begun < START_S:
-        if child.poll() is not None:
-            raise SystemExit(f"the server ended with code {child.returncode}")
-        try:
-            with urllib.request.urlopen(url + "/health", timeout=2):
-                return time.monotonic() - begun
-        except OSError:
-            time.sleep(0.5)
-    raise SystemExit(f"the server did not answer within {START_S:g} s")
+OPTIONS = {
+    "transformers": "--device cpu --continuous-batching --cb-num-blocks 64",
+    "vllm": "--served-model-name {model} --max-model-len 1024 --max-num-seqs 8 --enforce-eager --dtype float32",
+}
+"""Of each engine's command `serve`."""
 
 
 def main() -> None:
+    """Serve the model and ask it."""
     name, python = sys.argv[1], Path(sys.argv[2]).absolute()
-    with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        free.close()
-        model = Path(folder) / "tiny"
-        environment = {
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "HF_HUB_OFFLINE": "1",
-            "HF_HUB_CACHE": folder,
-            "VLLM_CPU_KVCACHE_SPACE": "1",
-            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        }
-        subprocess.run([str(python), "-c", MODEL, str(model)], check=True, env=environment)
-        with (Path(folder) / "server.log").open("wb") as log:
-            child = subprocess.Popen(
-                command(name, python, model, port), env=environment, stdout=log, stderr=subprocess.STDOUT
-            )
-        try:
-            print(f"{name}: answers after {ready(f'http://127.0.0.1:{port}', child):.0f} s")
+    with tempfile.TemporaryDirectory() as folder:
+        port, model = free_port(), Path(folder) / "tiny"
+        own = {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": folder, **ONE_THREAD}
+        subprocess.run([str(python), "-c", MODEL, str(model)], check=True, env={**os.environ, **own})
+        begun, options = time.monotonic(), OPTIONS[name].format(model=model).split()
+        command = [str(python.parent / name), "serve", str(model), "--host", "127.0.0.1", "--port", str(port)]
+        with started([*command, *options], port, environment=own) as url:
+            print(f"{name}: answers after {time.monotonic() - begun:.0f} s")
             for places in (1, 4):
-                asked(f"http://127.0.0.1:{port}", str(model), places, Path(folder) / f"{places}.jsonl")
-        except SystemExit:
-            print((Path(folder) / "server.log").read_text(errors="replace")[-2000:])
-            raise
-        finally:
-            child.terminate()
-            child.wait(30)
+                asked(url, str(model), places, Path(folder) / f"{places}.jsonl")
 
 
 def asked(url: str, model: str, places: int, path: Path) -> None:

@@ -26,7 +26,8 @@ HEAD = 64
 """Width of a head."""
 VOCAB = 259
 """The 256 bytes, two special tokens and one more."""
-START_S = 600.0
+START_S = 1500.0
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1"}
 
 
 def byte_tokens() -> list[str]:
@@ -134,8 +135,7 @@ def serving_vllm(python: Path, model: Path, *, slots: int, dtype: str) -> Iterat
         "--no-enable-prefix-caching",
     ]
     command += [text for name, value in limits.items() for text in (f"--{name}", str(value))]
-    own = {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1"}
-    with started(command, port, environment={**own, "HF_HUB_OFFLINE": "1"}) as url:
+    with started(command, port, environment={**ONE_THREAD, "HF_HUB_OFFLINE": "1"}) as url:
         yield url
 
 
