@@ -36,20 +36,31 @@ def byte_tokens() -> list[str]:
     return [chr(b) for b in plain] + [chr(256 + n) for n in range(256 - len(plain))]
 
 
-def write_llama(path: Path, *, hidden: int, feed_forward: int, layers: int) -> None:
-    """A Llama of random weights in 16 bits whose vocabulary is the bytes."""
+def write_llama(
+    path: Path,
+    *,
+    hidden: int,
+    feed_forward: int,
+    layers: int,
+    kv_heads: int | None = None,
+    context: int = 4096,
+    rope_base: float = 10_000.0,
+) -> None:
+    """A Llama of random weights in 16 bits whose vocabulary is the bytes; one head in four has keys, or so many."""
     import gguf
 
     tokens = ["<s>", "</s>", *byte_tokens(), "Ġt"]
-    heads, kv_heads = hidden // HEAD, max(1, hidden // HEAD // 4)
+    heads = hidden // HEAD
+    kv_heads = kv_heads or max(1, heads // 4)
     out = gguf.GGUFWriter(str(path), "llama")
-    out.add_context_length(4096)
+    out.add_context_length(context)
     out.add_embedding_length(hidden)
     out.add_block_count(layers)
     out.add_feed_forward_length(feed_forward)
     out.add_head_count(heads)
     out.add_head_count_kv(kv_heads)
     out.add_rope_dimension_count(HEAD)
+    out.add_rope_freq_base(rope_base)
     out.add_layer_norm_rms_eps(1e-5)
     out.add_vocab_size(len(tokens))
     out.add_file_type(1)

