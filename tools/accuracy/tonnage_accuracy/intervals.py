@@ -66,7 +66,7 @@ _BINS: Final = 800
 QUANTITY_OF: Final[dict[tuple[str, str], str]] = {
     ("serve", "ttft_ms"): "ttft_s",
     ("serve", "tpot_ms"): "tpot_s",
-    ("serve", "e2e_ms"): ("e2e_s",),
+    ("serve", "e2e_ms"): "e2e_s",
     ("serve", "output_tokens_per_s"): "output_tokens_per_s",
     ("serve", "total_tokens_per_s"): "total_tokens_per_s",
     ("serve", "samples_per_s"): "requests_per_s",
