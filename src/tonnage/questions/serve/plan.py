@@ -26,6 +26,7 @@ from tonnage.core.driver import Found, Kind, alone, plan_or_relax
 from tonnage.core.header import Context, Infeasible, nearness, quick_without_simulator
 from tonnage.core.quality import apply_quality_floor, changes_among
 from tonnage.core.ranking import frontier, with_verdicts
+from tonnage.core.replica import kept_replicas
 from tonnage.core.session_reuse import reusing_replica, sessions_assumed
 from tonnage.core.sites import Site, rack_notes, reach_of, sites, with_slices
 from tonnage.core.stop import stop_asked
@@ -68,6 +69,8 @@ from tonnage.version import can_simulate
 
 LARGEST_REPLICA = 64
 """Of the largest replica looked at: eight nodes of eight, or a rack of 72 less its spare trays. [accelerators]"""
+MOST_KEPT = 4096
+"""Replicas that one question keeps: without one of its constraints most are asked for again. [-]"""
 FOLDED = 5.0
 """Times the cost of the plan, beyond which a single replica is not looked at. [-]"""
 BY_NEARNESS = nearness(
@@ -90,7 +93,8 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
     def one(asked: Serve) -> ServePlan:
         return plan_or_relax(SERVE, asked, additions=additions, today=today)
 
-    return quick_without_simulator(request, one)
+    with kept_replicas(MOST_KEPT):
+        return quick_without_simulator(request, one)
 
 
 def _ask(request: Serve, additions: Additions, today: date) -> Context[Serve]:
