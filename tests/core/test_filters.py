@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date
+from functools import cache
 from math import inf
 from typing import Any
 
@@ -96,6 +97,7 @@ FILTERS: tuple[dict[str, Any], ...] = (
 Facts = dict[tuple[str, ...], set[Any]]
 
 
+@cache
 def facts(**fields: Any) -> Facts:
     """How each offer is taken: its machine, its reach, its link; and as what it joins each count of a run."""
     filters = read_filters(read_fields({"term": "on-demand", **fields}, Filters), NOTHING)

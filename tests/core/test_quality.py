@@ -1,6 +1,7 @@
 """A quality floor filters formats by published evaluations of the model alone; what is unknown passes nothing (C12)."""
 
 from datetime import date
+from functools import cache
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ TODAY = date(2026, 11, 21)
 EIGHT = "meta-llama/Llama-3.1-8B-Instruct"
 
 
+@cache
 def plan(**fields: Any) -> BatchPlan:
     made = answer("batch", {"model": EIGHT, "items": "1M", "accelerator": "H100,H200,L40S", **fields}, today=TODAY)
     assert isinstance(made, BatchPlan)

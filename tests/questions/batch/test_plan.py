@@ -3,6 +3,7 @@
 import math
 import re
 from datetime import date
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +20,6 @@ from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import PLAN_SCHEMA, Configuration
 from tonnage.domain.precision import Precision
-from tonnage.domain.requests.serve import Batch
 from tonnage.errors import BadRequest
 from tonnage.questions.batch.narrative import LARGEST_FLEET
 from tonnage.questions.batch.plan import plan_batch
@@ -39,12 +39,9 @@ NIGHTLY = {
 }
 
 
-def ask(**changes: Any) -> Batch:
-    return batch_request({**NIGHTLY, **changes})
-
-
+@cache
 def plan(**changes: Any) -> BatchPlan:
-    return plan_batch(ask(**changes), today=TODAY)
+    return plan_batch(batch_request({**NIGHTLY, **changes}), today=TODAY)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +65,7 @@ def test_every_option_is_done_in_time_and_they_are_ranked_by_cost(nightly: Batch
 
 def test_more_confidence_never_costs_less() -> None:
     """But for what is charged in whole units of time: 102 instances may leave less of theirs unused than 84."""
-    first = [plan(confidence=f"{asked} %").options[0] for asked in (50, 80, 95)]
+    first = [plan(confidence=f"{asked} %", accelerator="H100,L40S").options[0] for asked in (50, 80, 95)]
     assert all(one.sure for one in first)
     used = [one.cost.value - sum(p.value for p in one.cost.parts if p.name == "rounding of hours") for one in first]
     assert used == sorted(used) and used[0] < used[-1]
@@ -128,19 +125,20 @@ def test_without_a_deadline_the_cheapest_is_taken_without_dawdling() -> None:
 
 
 def test_an_impossible_deadline_names_the_nearest_and_that_one_works() -> None:
-    answer = plan(deadline="20 min", term="on-demand", max_accelerators="64")
+    few = {"accelerator": "H100", "provider": "gcp", "term": "on-demand", "max_accelerators": "64"}
+    answer = plan(deadline="20 min", **few)
     assert not answer.feasible and answer.binding is not None and answer.binding.limit == "deadline"
     assert answer.binding.nearest is not None and "Nearest: deadline" in answer.sentence
     nearest = answer.binding.nearest.removeprefix("deadline ")
-    again = plan(deadline=nearest, term="on-demand", max_accelerators="64")
+    again = plan(deadline=nearest, **few)
     assert again.feasible and not again.options[0].sure
 
 
 def test_a_budget_binds_and_the_nearest_one_works() -> None:
-    answer = plan(budget="$10")
+    answer = plan(budget="$10", accelerator="H100", provider="gcp")
     assert not answer.feasible and answer.binding is not None and answer.binding.limit == "budget"
     nearest = (answer.binding.nearest or "").removeprefix("budget ")
-    assert plan(budget=nearest).feasible
+    assert plan(budget=nearest, accelerator="H100", provider="gcp").feasible
 
 
 def test_a_model_that_fits_nowhere_names_the_memory() -> None:
@@ -237,9 +235,9 @@ def test_a_deadline_shorter_than_the_start_cannot_be_met() -> None:
 
 
 def test_fleets_stay_within_the_stated_limit() -> None:
-    for option in plan(items="5B").options:
-        assert option.accelerators <= LARGEST_FLEET
-    assert all(option.accelerators <= 16 for option in plan(items="1M", max_accelerators="16").options)
+    large, small = plan(items="5B", accelerator="H100"), plan(items="1M", accelerator="L4", max_accelerators="16")
+    assert all(option.accelerators <= LARGEST_FLEET for option in large.options)
+    assert small.options and all(option.accelerators <= 16 for option in small.options)
 
 
 @pytest.mark.parametrize(

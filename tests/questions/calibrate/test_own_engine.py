@@ -3,6 +3,7 @@
 import math
 import os
 import time
+from functools import cache
 from pathlib import Path
 from statistics import median
 
@@ -14,7 +15,6 @@ from tonnage.questions.calibrate.loads import loads_of
 from tonnage_accuracy.own_engine import (
     as_measurement,
     engine_and_model,
-    few_points,
     rate_of,
     taught_by,
     transfer_figures,
@@ -23,6 +23,17 @@ from tonnage_accuracy.own_engine import (
 
 OWN = Path(__file__).parents[3] / "measurements" / "own"
 DEVICE = Additions(paths=(str(OWN / "xeon-1-thread.toml"),))
+
+
+def errors_of(name: str, quantity: str, *, count: int) -> tuple[float, float]:
+    """Median errors of a sweep's other loads, before and after so many of them are measured."""
+    errors = taught(name, count)[quantity]
+    return median(before for before, _ in errors), median(after for _, after in errors)
+
+
+@cache
+def taught(name: str, count: int) -> dict[str, list[tuple[float, float]]]:
+    return taught_by(OWN, name, count=count)
 
 
 def test_ten_times_the_size_on_a_quiet_machine_is_within_a_quarter() -> None:
@@ -49,8 +60,7 @@ def test_a_sweep_of_ten_times_the_size_and_its_knee_are_within_a_quarter() -> No
 def test_first_tokens_and_rates_of_a_processor_are_near_before_and_after_one_load() -> None:
     """Of a server that nobody measured before; steps at one rate of arithmetic for all engines were 60 % off."""
     for name in ("first-75MB", "first-904MB", "llamacpp-75MB", "llamacpp-365MB"):
-        errors = taught_by(OWN, name, count=1)["ttft_s"]
-        before, after = (median(one[i] for one in errors) for i in (0, 1))
+        before, after = errors_of(name, "ttft_s", count=1)
         assert before < 0.15 and after < 0.09, name
 
 
@@ -60,18 +70,12 @@ def test_one_load_of_a_sweep_worsens_no_model_and_three_teach_the_others() -> No
 
     Of the four loads that six leave, prompts come between most tokens: they repeat themselves by a third at best.
     """
-    values = {(one.group, one.figure): one.value for one in few_points(OWN)}
-
-    def errors(name: str, points: str) -> list[float]:
-        figures = (f"median error of TPOT, {when} {points} measured" for when in ("before", "after"))
-        return [values[f"own: {name}", figure] or 0.0 for figure in figures]
-
     for name in ("llamacpp-75MB", "llamacpp-365MB", "vllm-75MB", "vllm-365MB"):
-        before, after = errors(name, "1 point")
+        before, after = errors_of(name, "tpot_s", count=1)
         assert after < 0.9 * before, name
-        before, after = errors(name, "3 points")
+        before, after = errors_of(name, "tpot_s", count=3)
         assert after < 0.65 * before and after < 0.14, name
-        before, after = errors(name, "6 points")
+        before, after = errors_of(name, "tpot_s", count=6)
         assert after < before and after < 0.17, name
 
 

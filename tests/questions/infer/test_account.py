@@ -1,6 +1,7 @@
 """Unit costs of images, texts, audio and cameras multiply back to the bill (D1)."""
 
 from datetime import date
+from functools import cache
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ CASES: dict[str, dict[str, Any]] = {
 MONTH_S = 730 * 3600
 
 
+@cache
 def plan(name: str) -> InferPlan:
     found = answer("infer", CASES[name], today=date(2026, 11, 21))
     assert isinstance(found, InferPlan) and found.options

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sweeps import FULL
 
 from tonnage import catalog
 from tonnage.core.machine import machine_named
@@ -57,11 +58,13 @@ def test_models_stand_by_published_score_at_the_wanted_speed() -> None:
     assert document_of(plan).why
 
 
-@pytest.mark.parametrize("part", ["A100 80GB", "RTX 4090", "L40S"])
-@pytest.mark.parametrize("model", ["Qwen/Qwen3.5-9B", "Qwen/Qwen3-32B"])
+@pytest.mark.parametrize(
+    ("part", "model"),
+    [("A100 80GB", "Qwen/Qwen3-32B"), ("RTX 4090", "Qwen/Qwen3.5-9B"), ("L40S", "Qwen/Qwen3-32B")],
+)
 def test_more_cards_never_make_fewer_tokens(part: str, model: str) -> None:
     made = []
-    for count in (1, 2, 3, 4, 7, 8, 12, 16):
+    for count in (1, 2, 3, 4, 7, 8, 12, 16) if FULL else (1, 2, 3, 8, 12):
         rows = planned(own=f"{count} x {part}", model=model).groups[0].rows
         made.append(rows[0].output_tokens_per_s.value if rows else 0.0)
     assert all(after >= before * 0.999 for before, after in pairwise(made)) and made[-1] > 2 * made[2]
@@ -206,7 +209,7 @@ def test_what_is_wrong_is_said_in_a_sentence(fields: dict[str, object], said: st
 
 
 def test_no_part_of_the_catalogue_breaks_an_inventory() -> None:
-    wanted = [part for part in catalog.accelerators().values() if part.status == "released"][::9]
+    wanted = [part for part in catalog.accelerators().values() if part.status == "released"][:: 9 if FULL else 27]
     for part in wanted:
         plan = planned(own=part.id, model="Qwen/Qwen3-8B")
         assert plan.groups[0].rows or plan.groups[0].none_because

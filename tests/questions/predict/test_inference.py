@@ -5,7 +5,6 @@ import time
 import pytest
 from tests.patience import assert_quick
 
-from tonnage import catalog
 from tonnage.catalog.additions import gather
 from tonnage.domain.case import InferCase, InferResult
 from tonnage.errors import BadRequest
@@ -134,17 +133,3 @@ def test_a_prediction_takes_less_than_five_milliseconds() -> None:
     for case in cases:
         predict_infer(case)
     assert_quick((time.process_time() - start) / len(cases), 5e-3)
-
-
-def test_every_catalogue_model_that_does_not_decode_text_is_predicted() -> None:
-    kinds = {"vision", "vision-text", "cnn", "cnn-detect", "cnn-segment", "diffusion", "video-diffusion", "encoder",
-             "embedding", "asr", "recommender"}  # fmt: skip
-    models = [
-        model
-        for model in catalog.models().values()
-        if model.kind in kinds and not any(told.startswith("only its size") for told in model.assumed)
-    ]
-    assert len(models) > 50
-    for model in models:
-        found = predict_infer(InferCase(model=model.id, accelerator="b200-sxm-180gb"))
-        assert found.fits and value(found.samples_per_s) > 0, model.id

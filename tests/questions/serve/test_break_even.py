@@ -12,6 +12,8 @@ from tonnage.questions.ask import answer
 from tonnage.questions.serve.plan import plan_serve
 
 TODAY = date(2026, 11, 21)
+MARKET = "B200,B300,H100,H200,L40S"
+"""Those that lead, or come to lead, of all that are rented."""
 ASKED: dict[str, Any] = {
     "model": "meta-llama/Llama-3.1-70B-Instruct",
     "rate": "4/s",
@@ -19,6 +21,7 @@ ASKED: dict[str, Any] = {
     "ttft": "1 s",
     "tpot": "50 ms",
     "quick": True,
+    "accelerator": MARKET,
 }
 
 

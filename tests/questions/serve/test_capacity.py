@@ -31,7 +31,7 @@ from tonnage.simulation.slo import slo_capacity
 TODAY = date(2026, 11, 21)
 SLO = Slo(ttft_s=1.0, tpot_s=0.05)
 TIMES = tuple(name for name in StepArrays._fields if name not in {"ranks", "uneven", "mixed_attention"})
-SMALL = (0.98, 0.99, 0.995, 1.0, 1.005, 1.01, 1.02)
+SMALL = (0.98, 0.99, 1.0, 1.01, 1.02)
 """Step times over those of the catalogue, as a refit moves them. [-]"""
 
 
@@ -84,7 +84,7 @@ def test_a_little_slower_takes_a_little_less(accelerator: str, ranks: int) -> No
         assert 0.9 * one.rate_per_s < one.low_per_s <= one.rate_per_s <= one.high_per_s
 
 
-@pytest.mark.parametrize("start", [0.6, 0.95, 0.98, 1.0, 1.02, 1.4])
+@pytest.mark.parametrize("start", [0.6, 0.98, 1.4])
 def test_where_the_search_begins_is_no_part_of_the_answer(start: float) -> None:
     _, _, seen = looked_at("B200", 1)
     found = at(1.0, seen, start=start * seen.found.rate_per_s)

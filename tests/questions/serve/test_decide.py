@@ -4,6 +4,7 @@ from datetime import date
 from typing import Any
 
 import pytest
+from tests.sweeps import FULL
 
 from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
@@ -17,6 +18,7 @@ from tonnage.questions.serve.reading import serve_request
 
 TODAY = date(2026, 11, 21)
 SOME = "H100,L4,L40S,A100-PCIE-80GB,B200,MI300X,RTX-4090"
+MAKERS = ("H100,MI300X,L4", "A100-PCIE-80GB,B200", "L40S,MI300X", "RTX-4090,H100", "L4,B200")
 LOADS = {
     "chat": {"traffic": "chat", "ttft": "1 s", "tpot": "50 ms"},
     "tight chat": {"traffic": "chat", "ttft": "300 ms", "tpot": "25 ms"},
@@ -36,9 +38,11 @@ def chat() -> ServePlan:
     return plan()
 
 
-@pytest.mark.parametrize("load", LOADS)
-def test_no_replica_takes_more_than_the_margin_says(load: str) -> None:
-    request = serve_request({"model": "meta-llama/Llama-3.1-8B", "rate": "20/s", "accelerator": SOME, **LOADS[load]})
+@pytest.mark.parametrize(
+    ("load", "some"), [(load, SOME if FULL else few) for load, few in zip(LOADS, MAKERS, strict=True)]
+)
+def test_no_replica_takes_more_than_the_margin_says(load: str, some: str) -> None:
+    request = serve_request({"model": "meta-llama/Llama-3.1-8B", "rate": "20/s", "accelerator": some, **LOADS[load]})
     model = resolve(request.model, additions=catalog.NOTHING)
     requests = draw_requests(request)
     places, _ = sites(request.filters, additions=catalog.NOTHING)
@@ -49,7 +53,7 @@ def test_no_replica_takes_more_than_the_margin_says(load: str) -> None:
         if isinstance(one, Configuration)
     ]
     candidates = [one for one in outcomes if isinstance(one, Candidate)]
-    assert len(candidates) >= 10
+    assert len(candidates) >= 3
     for c in candidates:
         found = search_capacity(request, c.replica, requests=requests, guess=c.best, close=False).found
         assert found.low_per_s <= MARGIN * c.best.rate_per_s, c.configuration.label()
@@ -64,8 +68,8 @@ def test_those_shown_are_simulated_and_their_lower_bound_is_planned_with(chat: S
         assert seen.cause in option.capacity.binds_text and seen.cause in option.verdict
 
 
-def test_the_same_request_has_the_same_plan(chat: ServePlan) -> None:
-    assert plan() == chat
+def test_the_same_request_has_the_same_plan() -> None:
+    assert plan(accelerator="H100") == plan(accelerator="H100")
 
 
 def test_quick_does_not_simulate(chat: ServePlan) -> None:
@@ -75,21 +79,21 @@ def test_quick_does_not_simulate(chat: ServePlan) -> None:
 
 
 def test_what_was_left_as_an_estimate_could_not_have_come_among_the_first() -> None:
-    whole = plan(accelerator=None, rate="60/s")
+    whole = plan(rate="60/s")
     first = sorted(o.bill.usd_per_hour for o in whole.options if o.sure and o.capacity.simulated)
     left = [o.bill.usd_per_hour for o in whole.options if o.capacity.simulated is None]
     assert left and len(first) >= CONTENDERS and min(left) > first[0]
 
 
-def test_a_number_of_clients_and_no_objective_are_simulated_too() -> None:
-    clients = plan(rate=None, concurrency="200")
+def test_a_number_of_clients_and_no_objective_are_simulated_too(chat: ServePlan) -> None:
+    clients = plan(rate=None, concurrency="200", accelerator="H100,L40S")
     best = clients.options[0]
     assert best.capacity.simulated is not None
     assert best.capacity.concurrency == pytest.approx(200 / best.replicas, rel=0.15)
     free = plan(ttft=None, tpot=None)
     assert free.options[0].capacity.simulated is not None
     assert free.options[0].capacity.binds in {"kv", "batch", "compute"}
-    assert free.options[0].bill.usd_per_hour <= plan().options[0].bill.usd_per_hour
+    assert free.options[0].bill.usd_per_hour <= chat.options[0].bill.usd_per_hour
 
 
 def test_burstier_arrivals_never_need_less() -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.sweeps import examples
+from tests.sweeps import FULL, examples
 
 from tonnage.domain.plan import PLAN_SCHEMA, ServePlan
 from tonnage.questions.answers import charts_of, document_of
@@ -17,6 +17,7 @@ from tonnage.questions.serve.reading import serve_request
 
 TODAY = date(2026, 11, 21)
 CHAT = {"model": "meta-llama/Llama-3.1-8B", "rate": "4/s", "traffic": "chat", "ttft": "1 s", "tpot": "50 ms"}
+SOME = "H100,A100,L4,L40S,B200,MI300X,RTX 4090"
 
 
 def plan(**changes: Any) -> ServePlan:
@@ -25,7 +26,7 @@ def plan(**changes: Any) -> ServePlan:
 
 @pytest.fixture(scope="module")
 def chat() -> ServePlan:
-    return plan()
+    return plan(accelerator=SOME)
 
 
 def test_options_are_ranked_by_cost_and_meet_the_objectives(chat: ServePlan) -> None:
@@ -102,14 +103,6 @@ def test_a_plan_survives_the_trip_through_json(chat: ServePlan) -> None:
     assert again == chat and again.schema == PLAN_SCHEMA
 
 
-def test_an_impossible_objective_names_the_reachable_latencies() -> None:
-    answer = plan(tpot="50 us", accelerator="H100,L4")
-    assert not answer.feasible and answer.binding is not None
-    assert answer.binding.limit == "tpot"
-    assert answer.binding.nearest is not None
-    assert "TTFT" in answer.binding.nearest and "TPOT" in answer.binding.nearest
-
-
 def test_a_model_too_large_for_what_is_allowed_names_the_shortfall() -> None:
     answer = plan(model="meta-llama/Llama-3.1-405B", accelerator="L4", max_accelerators="1")
     assert not answer.feasible and answer.binding is not None
@@ -126,12 +119,6 @@ def test_the_longest_context_fits_the_cache_of_every_option() -> None:
     assert alone.binding.limit == "cache" and "one request needs 128,000" in alone.binding.reason
 
 
-def test_a_budget_binds_and_says_what_it_takes() -> None:
-    answer = plan(budget="$0.01/h", accelerator="H100,L4")
-    assert not answer.feasible and answer.binding is not None
-    assert answer.binding.limit == "budget" and "$" in (answer.binding.nearest or "")
-
-
 def test_filters_that_leave_nothing_say_which() -> None:
     answer = plan(country="DE", provider="crusoe")
     assert not answer.feasible and answer.binding is not None and answer.binding.limit in {"country", "provider"}
@@ -141,12 +128,12 @@ def test_eu_only_buys_in_the_union() -> None:
     from tonnage import catalog
 
     union = {code for code, country in catalog.countries().items() if country.eu}
-    answer = plan(eu=True, quick=True)
+    answer = plan(eu=True, quick=True, accelerator=SOME)
     assert answer.feasible and all(option.bill.country in union for option in answer.options)
 
 
 def test_replicas_times_capacity_cover_the_peak_with_headroom() -> None:
-    answer = plan(rate="60/s", peak_to_mean="2", headroom="40 %", accelerator="H100,L4")
+    answer = plan(rate="60/s", peak_to_mean="2", headroom="40 %", accelerator="H100,L4", quick=True)
     for option in answer.options:
         capacity = option.capacity.max_rate_per_s.value * option.replicas
         assert capacity * 0.6 >= 120 * (1 - 1e-9)
@@ -159,16 +146,14 @@ def cheapest(answer: ServePlan) -> float:
 @settings(max_examples=examples(2, full=30))
 @given(st.floats(0.5, 40.0), st.floats(1.05, 3.0))
 def test_more_load_never_costs_less(rate: float, more: float) -> None:
-    low = plan(rate=f"{rate}/s", accelerator="H100,L4")
-    high = plan(rate=f"{rate * more}/s", accelerator="H100,L4")
+    low, high = (plan(rate=f"{each}/s", accelerator="H100,L4", quick=not FULL) for each in (rate, rate * more))
     assert cheapest(high) >= cheapest(low)
 
 
 @settings(max_examples=examples(2, full=30))
 @given(st.floats(0.012, 0.08), st.floats(1.1, 3.0))
 def test_a_looser_objective_never_costs_more(tpot: float, looser: float) -> None:
-    tight = plan(tpot=f"{tpot} s", accelerator="H100,L4")
-    loose = plan(tpot=f"{tpot * looser} s", accelerator="H100,L4")
+    tight, loose = (plan(tpot=f"{each} s", accelerator="H100,L4", quick=not FULL) for each in (tpot, tpot * looser))
     if tight.feasible:
         assert cheapest(loose) <= cheapest(tight)
 

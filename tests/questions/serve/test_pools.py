@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from functools import cache
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tonnage.questions.serve.reading import serve_request
 TODAY = date(2026, 11, 21)
 
 
+@cache
 def plan(**changes: Any) -> ServePlan:
     given = {
         "model": "meta-llama/Llama-3.1-70B-Instruct", "rate": "6/s", "accelerator": "H200", "traffic": "summarise",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from functools import cache
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ def asked(kind: str, **fields: Any) -> Any:
     return answer(kind, fields, today=TODAY)
 
 
+@cache
 def served(**more: Any) -> ServePlan:
     plan = asked("serve", **{"rate": "30/s", "quick": True, **SERVICE, **LIMITS, **OFFERS, **more})
     assert isinstance(plan, ServePlan)

@@ -2,6 +2,7 @@
 
 import tomllib
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ TODAY = date(2026, 11, 22)
 LLAMA = catalog.model("meta-llama/Llama-2-7b-hf")
 
 
+@cache
 def plan(kind: str, **fields: str) -> TrainPlan:
     made = answer(kind, fields, today=TODAY)
     assert isinstance(made, TrainPlan)

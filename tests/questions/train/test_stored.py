@@ -28,6 +28,6 @@ def test_what_is_not_published_is_said_and_not_charged() -> None:
 
 
 def test_taking_the_result_out_is_told_with_its_price() -> None:
-    told = " ".join(train(provider="aws").provenance.assumed)
+    told = " ".join(train(provider="aws", accelerator="H100").provenance.assumed)
     assert "taking the result out (16.1 GB)" in told or "taking the result out (15 GiB)" in told
     assert "would add $1.4" in told

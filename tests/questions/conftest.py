@@ -1,0 +1,14 @@
+"""The plans of a file ask mostly for the same replicas at other loads: each is built once."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tonnage.core.replica import kept_replicas
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kept() -> Iterator[None]:
+    """Kept replicas move no number: `tests/core/test_kept_replicas.py` asks with and without."""
+    with kept_replicas(512):
+        yield
