@@ -132,9 +132,7 @@ async def run_stage(
     made = _prepare_requests(stage, left[share[0] :: share[1]])
     tally = _Tally(start_s=begin() if begin is not None else time.perf_counter())
     lags: list[float] = []
-    gc.collect()
-    gc.freeze()  # a full collection takes tens of milliseconds, and would stand in every latency
-    gc.disable()  # answers hold no cycles, and young collections of a thousand streams take milliseconds, too
+    gc.disable()  # a collection takes milliseconds, and would stand in every latency; answers hold no cycles
     heart = asyncio.create_task(_beat(lags, tally))
     try:
         if stage.load.concurrency is not None:
@@ -147,7 +145,6 @@ async def run_stage(
     finally:
         heart.cancel()
         gc.enable()
-        gc.unfreeze()
     if tally.error is not None:
         raise tally.error
     lags.sort()
