@@ -1,22 +1,29 @@
 """Every code block of the documents runs.
 
 A `console` block holds commands (`$ tonnage … | head -5`) and what they print; `python` blocks run one after the other
-in one interpreter. Commands run in a shell, in a folder with the examples and what earlier blocks of the same document
-wrote. `--update-golden` rewrites outputs in place, so that a changed number shows up in the diff of the document.
-A fence of another kind must be one that nobody is meant to run here (`KINDS`).
+in one interpreter. Commands run in a folder with the examples and what earlier blocks of the same document wrote:
+`tonnage` in this process, what its output is piped to and all other lines in a shell. `--update-golden` rewrites
+outputs in place, so that a changed number shows up in the diff of the document. A fence of another kind must be one
+that nobody is meant to run here (`KINDS`).
 """
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from tests.patience import PATIENCE_S
+
+from tonnage.cli import root
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PLAIN = re.compile(r"tonnage ([^|<>;&$`]*?)( [|>] .*)?")
+"""One call of `tonnage` and where its output goes; whatever else a shell can do is left to the shell."""
 ENVIRONMENT = {"COLUMNS": "120", "LC_ALL": "C.UTF-8"}
 
 # Printed once a machine, by whichever command is the first to need some entry of the simulator.
@@ -49,47 +56,59 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Path:
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where a reader of one document works: the examples, and whatever the blocks before have written."""
     for name in ("examples", "measurements", "docs"):
         (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    for variable, value in ENVIRONMENT.items():
+        monkeypatch.setenv(variable, value)
     return tmp_path
 
 
-def run(command: str, *, desk: Path, bench: Path) -> str:
-    """What one command line prints, both streams, as someone in the checkout would see it."""
-    path = f"{bench}{os.pathsep}{os.environ['PATH']}"
+def in_shell(command: str, *, bench: Path, given: str = "") -> str:
+    """What a line of the shell prints, both streams."""
     done = subprocess.run(
         ["bash", "-c", command],
-        cwd=desk,
-        env={**os.environ, **ENVIRONMENT, "PATH": path},
+        env={**os.environ, "PATH": f"{bench}{os.pathsep}{os.environ['PATH']}"},
+        input=given,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=PATIENCE_S,
         check=False,
     )
-    assert "Traceback" not in done.stdout, f"{command}: {done.stdout}"
-    lines = [line.rstrip() for line in done.stdout.rstrip().splitlines()]
+    return done.stdout
+
+
+def run(command: str, *, bench: Path) -> str:
+    """What one command line prints, both streams, as someone in the checkout would see it."""
+    if plain := PLAIN.fullmatch(command):
+        done = CliRunner().invoke(root, shlex.split(plain[1]), prog_name="tonnage", catch_exceptions=False)
+        filtered = plain[2] and done.stderr + in_shell(f"cat {plain[2]}", bench=bench, given=done.stdout)
+        printed = filtered or done.output
+    else:
+        printed = in_shell(command, bench=bench)
+    assert "Traceback" not in printed, f"{command}: {printed}"
+    lines = [line.rstrip() for line in printed.rstrip().splitlines()]
     return "\n".join(line for line in lines if not line.startswith(COMPILING))
 
 
-def replayed(block: str, *, desk: Path, bench: Path) -> str:
+def replayed(block: str, *, bench: Path) -> str:
     """The block with each command's output as it is now."""
     commands = [line[2:] for line in block.splitlines() if line.startswith("$ ")]
-    shown = ((command, run(command, desk=desk, bench=bench)) for command in commands)
+    shown = ((command, run(command, bench=bench)) for command in commands)
     return "".join(f"$ {command}\n{output}\n" if output else f"$ {command}\n" for command, output in shown)
 
 
 @pytest.mark.parametrize("name", [name for name in documents() if blocks(name, "console")])
-def test_commands_print_what_the_document_shows(
-    name: str, desk: Path, bench: Path, request: pytest.FixtureRequest
-) -> None:
+@pytest.mark.usefixtures("desk")
+def test_commands_print_what_the_document_shows(name: str, bench: Path, request: pytest.FixtureRequest) -> None:
     path = ROOT / name
     text = path.read_text(encoding="utf-8")
 
     def now(match: re.Match[str]) -> str:
-        return f"```console\n{replayed(match[2], desk=desk, bench=bench)}```" if match[1] == "console" else match[0]
+        return f"```console\n{replayed(match[2], bench=bench)}```" if match[1] == "console" else match[0]
 
     found = FENCE.sub(now, text)
     if request.config.getoption("--update-golden"):
@@ -98,17 +117,9 @@ def test_commands_print_what_the_document_shows(
 
 
 @pytest.mark.parametrize("name", [name for name in documents() if blocks(name, "python")])
-def test_python_of_a_document_runs(name: str, desk: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join(blocks(name, "python"))],
-        cwd=desk,
-        env={**os.environ, **ENVIRONMENT},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+@pytest.mark.usefixtures("desk")
+def test_python_of_a_document_runs(name: str) -> None:
+    exec("\n".join(blocks(name, "python")), {})
 
 
 @pytest.mark.parametrize("name", documents())
