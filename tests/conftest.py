@@ -4,6 +4,7 @@ ones run first, and what cannot run here is skipped with its reason.
 """
 
 import ctypes.util
+import itertools
 import shutil
 import socket
 from collections.abc import Iterator
@@ -116,10 +117,17 @@ def is_local(host: Any) -> bool:
     return name is None or name in {"", "localhost", "::1", "0.0.0.0", "::"} or str(name).startswith("127.")
 
 
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Folders that nobody has used, nor made: to number one on disk, all others would be listed for each test."""
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_folders(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Give each test empty user folders, so that it neither reads nor writes the developer's own."""
-    home = tmp_path_factory.mktemp("home")
+    home = next(homes)
     for variable in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(variable, str(home / variable.lower()))
     for secret in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):

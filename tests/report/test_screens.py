@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.report.examples import answered, names, question, texts_of
+from tests.style.test_glossary import hits
 
 import tonnage
 from tonnage.core.error_model import ErrorModel, chance_within
@@ -84,6 +85,8 @@ def test_every_face_says_the_same(name: str) -> None:
     answer = answered(name)
     document = document_of(answer)
     texts = {" ".join(text.split()) for text in texts_of(document)}
+    old_words = [f"{hit} in '{text}'" for text in texts for hit in hits(text)]
+    assert not old_words, "\n" + "\n".join(old_words)
     in_markdown = " ".join(markdown(document.blocks).replace("\\|", "|").replace("&lt;", "<").split())
     page = fragment(answer, picture=lambda chart: "")
     in_html = " ".join(escaping.unescape(re.sub("<[^>]*>", " ", page)).replace("\xa0", " ").split())

@@ -1,4 +1,8 @@
-"""What people read uses the field's words: none of the left column of glossary.csv stands in reports or on a screen."""
+"""
+What people read uses the field's words: none of the left column of glossary.csv stands in reports or on a screen.
+
+Screens are read where they are made (tests/report/test_screens.py).
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-from tests.report.examples import answered, names, texts_of
 from tests.style.source import modules, nodes_of
-
-from tonnage.questions.answers import document_of
 
 GLOSSARY = Path(__file__).with_name("glossary.csv")
 SCREENS = ("report/", "cli/")
@@ -80,11 +80,4 @@ def test_no_string_that_people_read_uses_an_old_word() -> None:
         if literal.strip().lower() not in COMMANDS and not literal.startswith("tonnage.")
         for hit in hits(literal)
     ]
-    assert not wrong, "\n" + "\n".join(wrong)
-
-
-@pytest.mark.parametrize("name", names())
-def test_no_screen_of_an_example_uses_an_old_word(name: str) -> None:
-    """First screen and reasons, sentences of planning and facts of the catalogue among them."""
-    wrong = [f"{hit} in '{text}'" for text in texts_of(document_of(answered(name))) for hit in hits(text)]
     assert not wrong, "\n" + "\n".join(wrong)
