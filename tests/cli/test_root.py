@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
-from tests.patience import assert_quick
 
 from tonnage import cli
 from tonnage.errors import BadRequest
@@ -152,30 +151,6 @@ def test_a_reader_that_goes_away_and_a_full_disk_are_quiet(line: str, code: int,
         pytest.skip("this system has no /dev/full")
     found = shell(line)
     assert (found.returncode, found.stderr) == (code, says)
-
-
-def test_help_and_the_catalogue_start_light() -> None:
-    """At most 0.25 s of CPU each, the best of three, and neither numpy nor rich nor yaml is imported."""
-    program = (
-        "import sys, time\n"
-        "from tonnage.cli import root\n"
-        "try: root.main(sys.argv[1:], prog_name='tonnage')\n"
-        "except SystemExit: pass\n"
-        "heavy = {'numpy', 'numba', 'yaml', 'rich', 'highspy'} & set(sys.modules)\n"
-        "print(time.process_time(), sorted(heavy), file=sys.stderr)"
-    )
-
-    def best(*args: str) -> float:
-        times: list[float] = []
-        for _ in range(3):
-            found = subprocess.run([sys.executable, "-c", program, *args], capture_output=True, text=True, check=True)
-            seconds, heavy = found.stderr.split(" ", 1)
-            assert heavy.strip() == "[]"
-            times.append(float(seconds))
-        return min(times)
-
-    for args in (["--help"], ["catalog", "accelerators"], ["catalog", "accelerators", "--json"]):
-        assert_quick(best(*args), 0.25)
 
 
 @pytest.mark.parametrize("columns", ["", "0", "20", "90", "300", "wide"])

@@ -16,9 +16,10 @@ from msgspec.structs import replace
 from tests.measure.stub import Stub, serving
 from tests.patience import PATIENCE_S
 from tonnage.cli import root
-from tonnage.domain.measurement import Load
+from tonnage.domain.measurement import Load, Measurement
 from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadRequest
+from tonnage.measure.capacity import Demand, capacity_of
 from tonnage.measure.records import Spec, read_log
 from tonnage.measure.serve import measure_serve
 
@@ -78,10 +79,20 @@ def test_arrivals_have_the_rate_that_was_asked(arrivals: str) -> None:
     assert spread == pytest.approx({"constant": 0.0, "poisson": 1.0, "gamma": 2.0}[arrivals], rel=0.1, abs=1e-9)
 
 
-def test_a_sweep_finds_where_more_at_once_stops_paying(tmp_path: Path) -> None:
+Swept = tuple[Measurement, Path]
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
+    """More and more at once of a server that answers four: what was found, and the file."""
+    path = tmp_path_factory.mktemp("swept") / "a.jsonl"
     load = Load(concurrency=1, requests=24, duration_s=20.0)
     with serving(Stub(ttft_s=0.03, itl_s=0.0, slots=4)) as url:
-        found = measure_serve(spec(url, load=load, sweep="concurrency", most=64.0), tmp_path / "a.jsonl")
+        return measure_serve(spec(url, load=load, sweep="concurrency", most=64.0), path), path
+
+
+def test_a_sweep_finds_where_more_at_once_stops_paying(swept: Swept) -> None:
+    found, _ = swept
     assert found.knee is not None
     assert found.knee.limit == "throughput" and found.knee.first_bad > found.knee.level
     # Four at once are all it serves. A busy machine may take noise for a gain, but never measures more than that.
@@ -146,26 +157,9 @@ def test_a_server_that_dies_is_one_sentence_and_nothing_is_lost(tmp_path: Path) 
         return ""
 
     stub.fault = dying
-    load = Load(concurrency=4, requests=5000, duration_s=20.0)
+    asked = ["--model", "m", "--concurrency", "4", "--requests", "5000", "--output-tokens", "4"]
     with serving(stub) as url:
-        result = CliRunner().invoke(
-            root,
-            [
-                "measure",
-                "serve",
-                url,
-                "--model",
-                "m",
-                "--concurrency",
-                "4",
-                "--requests",
-                str(load.requests),
-                "--output-tokens",
-                "4",
-                "--output",
-                str(tmp_path / "a.jsonl"),
-            ],
-        )
+        result = CliRunner().invoke(root, ["measure", "serve", url, *asked, "--output", str(tmp_path / "a.jsonl")])
     assert result.exit_code == 2
     assert "stopped early" in result.stderr and "Traceback" not in result.stderr
     done = [outcome for outcome in read_log(tmp_path / "a.jsonl").outcomes if outcome.failure is None]
@@ -230,32 +224,14 @@ def test_a_slow_loris_ends_at_the_timeout_and_blocks_nobody(tmp_path: Path) -> N
     assert time.monotonic() - started < PATIENCE_S
 
 
-def test_a_measured_sweep_becomes_replicas_for_the_peak_and_its_spares(tmp_path: Path) -> None:
-    from tonnage.measure.capacity import Demand, capacity_of
-
-    load = Load(concurrency=1, requests=24, duration_s=20.0)
-    with serving(Stub(ttft_s=0.03, itl_s=0.0, slots=4)) as url:
-        found = measure_serve(spec(url, load=load, sweep="concurrency", most=32.0), tmp_path / "a.jsonl")
+def test_a_measured_sweep_becomes_replicas_for_the_peak_and_its_spares(swept: Swept) -> None:
+    found, path = swept
     sustained = max(point.requests_per_s for point in found.points)
     answer = capacity_of(found, Demand(rate_per_s=10 * sustained, peak_to_mean=1.5, headroom=0.25, spare=1))
     assert answer.needed == 20 and answer.replicas == 21 and answer.spare == 1
     assert answer.sustained_per_s == pytest.approx(sustained)
-    result = CliRunner().invoke(
-        root,
-        [
-            "measure",
-            "capacity",
-            str(tmp_path / "a.jsonl"),
-            "--rate",
-            f"{sustained}/s",
-            "--headroom",
-            "0%",
-            "--spare",
-            "1",
-            "--json",
-        ],
-    )
-    assert json.loads(result.stdout)["replicas"] == 2
+    asked = ["measure", "capacity", str(path), "--rate", f"{sustained}/s", "--headroom", "0%", "--spare", "1", "--json"]
+    assert json.loads(CliRunner().invoke(root, asked).stdout)["replicas"] == 2
 
 
 def test_no_server_is_one_sentence(tmp_path: Path) -> None:
