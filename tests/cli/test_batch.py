@@ -36,16 +36,6 @@ def test_answers_in_a_sentence_then_tables_then_reasons() -> None:
         assert title in result.output
 
 
-def test_explain_opens_a_written_plan(tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    assert run(*BATCH, "-o", str(path), *TODAY).exit_code == 0
-    result = run("explain", str(path), "--why")
-    assert result.exit_code == 0
-    for title in ("Cost of the job", "Memory of one accelerator", "Electricity and carbon", "billing:"):
-        assert title in result.output
-    assert run("explain", str(path), "--option", "999").exit_code == 2
-
-
 def test_what_cannot_be_done_exits_three_and_bad_requests_two() -> None:
     late = run(*BATCH, "--deadline", "15 min", "--accelerator", "H100", *TODAY)
     assert late.exit_code == 3 and "Nearest: deadline" in " ".join(late.output.split())

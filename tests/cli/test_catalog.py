@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tonnage import catalog, cli
+import tonnage
+from tonnage.cli import root
 
 TODAY = ("--today", "2026-09-01")
 
 
 def run(*args: str) -> Result:
-    return CliRunner().invoke(cli.root, ["catalog", *args], prog_name="tonnage")
+    return CliRunner().invoke(root, ["catalog", *args], prog_name="tonnage")
 
 
 def shown(*args: str) -> str:
@@ -91,7 +92,7 @@ def test_one_name_shows_every_fact_with_its_source() -> None:
 
 def test_the_card_as_json_is_the_noun() -> None:
     card = document("accelerators", "h100 sxm")
-    part = catalog.accelerators()["h100-sxm5-80gb"]
+    part = tonnage.accelerator("h100-sxm5-80gb")
     assert card["accelerator"]["peaks"] == part.peaks
     assert card["accelerator"]["fact"]["source"] == part.fact.source
     assert card["ambiguity"] is None
@@ -104,8 +105,8 @@ def test_several_names_make_a_list() -> None:
 def test_offers_are_limited_and_say_so() -> None:
     found = document("offers", "--limit", "7")
     assert len(found["rows"]) == 7
-    assert sum(hidden["rows"] for hidden in found["hidden"]) == len(catalog.offers()) - 7
-    assert len(document("offers", "--limit", "0", "--history")["rows"]) == len(catalog.offers())
+    every = len(document("offers", "--limit", "0", "--history")["rows"])
+    assert every > 3000 and sum(hidden["rows"] for hidden in found["hidden"]) == every - 7
 
 
 def test_offers_by_place_and_price() -> None:

@@ -31,17 +31,6 @@ def test_file_and_flags_give_the_same_bytes(tmp_path: Path) -> None:
     assert by_file == by_flags and json.loads(by_file[1])["schema"] == "tonnage.plan/2"
 
 
-def test_explain_opens_a_written_plan(tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    assert run(*SERVE, "-o", str(path))[0] == 0
-    code, text = run("explain", str(path), "--why")
-    assert code == 0
-    for title in ("Memory of one accelerator", "Capacity of one replica", "Replicas", "Bill", "Decisions"):
-        assert title in text
-    code, text = run("explain", str(path), "--option", "999")
-    assert code == 2 and "choose 1 to" in text
-
-
 def test_infeasible_exits_three_with_what_is_reachable() -> None:
     code, text = run(*SERVE[:-1], "L4", "--tpot", "1us")
     assert code == 3 and "Nearest: TTFT" in text

@@ -38,18 +38,6 @@ def test_file_and_flags_give_the_same_bytes(tmp_path: Path) -> None:
     assert document["schema"] == "tonnage.plan/2" and document["kind"] == "train"
 
 
-def test_explain_opens_a_written_plan(tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    assert run(*TUNE, "-o", str(path))[0] == 0
-    assert json.loads(path.read_text())["kind"] == "finetune"
-    code, text = run("explain", str(path), "--why")
-    assert code == 0
-    for title in ("Memory of one accelerator", "One step", "The run", "Bill", "Scaling", "Decisions"):
-        assert title in text
-    code, text = run("explain", str(path), "--option", "999")
-    assert code == 2 and "choose 1 to" in text
-
-
 def test_infeasible_exits_three_with_what_would_work() -> None:
     code, text = run(
         "plan", "train", "meta-llama/Llama-3.1-70B", "--tokens", "1T", "--accelerator", "H100", "--count", "8"

@@ -11,7 +11,6 @@ from click.testing import CliRunner
 import tonnage
 from tonnage.cli import root
 from tonnage.errors import BadRequest
-from tonnage.questions.predict.case_lines import case_of_object
 
 CASE = {
     "kind": "rl", "model": "llama-3.1-8b", "accelerator": "h100-sxm5-80gb", "count": 16, "prompts_per_step": 32,
@@ -41,8 +40,7 @@ def test_what_contradicts_or_does_not_fit_ends_so(tmp_path: Path) -> None:
 
 
 def test_what_is_not_opened_says_so() -> None:
-    case = case_of_object(CASE)
     with pytest.raises(BadRequest, match="opened by"):
         tonnage.explain(CASE)
     with pytest.raises(BadRequest, match="no published steps"):
-        tonnage.near(case)
+        tonnage.near(CASE)

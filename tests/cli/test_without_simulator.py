@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tonnage.domain.plan import BY_AVERAGES
-
+BY_AVERAGES = (
+    "not simulated, for numba is not installed: ranked by averages, as --quick does; pip install 'tonnage[simulate]'"
+)
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ASKED = "plan serve meta-llama/Llama-3.1-8B-Instruct --rate 2/s --traffic chat --ttft 1s --accelerator h100"
 COMMANDS = {

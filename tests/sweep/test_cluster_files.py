@@ -6,10 +6,11 @@ import re
 import shlex
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
-from tonnage.cli.sweep import sweep
+from tonnage.cli import root
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -27,6 +28,8 @@ def texts(value: object) -> list[str]:
 def test_a_cluster_runs_a_sweep_as_the_command_takes_it(path: Path) -> None:
     held = "\n".join(texts(yaml.safe_load(path.read_text(encoding="utf-8"))))
     (line,) = re.findall(r"tonnage sweep (.*)", held)
+    sweep = root.get_command(click.Context(root), "sweep")
+    assert sweep is not None
     with sweep.make_context("sweep", shlex.split(line)) as asked:
         assert asked.params["ray"] == "auto" and asked.params["output"].endswith(".parquet")
         assert (EXAMPLES / Path(asked.params["path"]).name).is_file()

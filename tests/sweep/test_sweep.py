@@ -179,7 +179,7 @@ def test_predictions_of_every_kind_have_columns_of_their_own(
 
 @pytest.mark.parametrize("kind", ["infer", "fleet", "own", "budget", "lifecycle"])
 def test_plans_without_ranked_configurations_have_columns_of_their_own(kind: str) -> None:
-    ((_, row),) = answer_chunk("plan", (("key", {"plan": kind, **PLANS[kind][1]}),), take={}, folders=())
+    ((_, row),) = answer_chunk("plan", (("key", {"plan": kind, **PLANS[kind][0]}),), take={}, folders=())
     found = msgspec.json.decode(row)
     assert found["feasible"] and found["sentence"]
 

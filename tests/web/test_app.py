@@ -13,8 +13,6 @@ from tests.patience import PATIENCE_S
 
 import tonnage
 from tonnage.cli import root
-from tonnage.report.document import as_json
-from tonnage.web.questions import QUESTIONS
 
 httpx = pytest.importorskip("httpx")
 
@@ -33,20 +31,11 @@ def test_the_same_question_gives_the_same_bytes_through_every_face(client: Any) 
     printed = CliRunner().invoke(root, ["fit", MODEL, "-a", "H100", "--context", "8k", "--json"])
     posted = client.post("/fit", json=FIT)
     asked = client.get("/fit", params=FIT, headers={"accept": "application/json"})
-    called = as_json(tonnage.fit(MODEL, accelerator="H100", context="8k")) + "\n"
-    assert printed.output == posted.text == asked.text == called
+    assert printed.output == posted.text == asked.text
+    assert json.loads(printed.output) == tonnage.to_dict(tonnage.fit(MODEL, accelerator="H100", context="8k"))
     page = client.get("/fit", params=FIT, headers=HTML).text
     key = page.split("/answer/")[1].split(".json")[0]
-    assert client.get(f"/answer/{key}.json").text == called
-
-
-def test_plans_are_the_same_through_every_face(client: Any) -> None:
-    fields = {"model": MODEL, "rate": "4/s", "traffic": "chat", "ttft": "1 s", "accelerator": "H100,L40S"}
-    flags = [part for name, value in fields.items() if name != "model" for part in (f"--{name}", value)]
-    printed = CliRunner().invoke(root, ["plan", "serve", MODEL, *flags, "--json"])
-    assert client.post("/plan/serve", json=fields).text == printed.output
-    called = tonnage.plan_serve(MODEL, **{name: value for name, value in fields.items() if name != "model"})
-    assert as_json(called) + "\n" == printed.output
+    assert client.get(f"/answer/{key}.json").text == printed.output
 
 
 @pytest.mark.parametrize(
@@ -243,21 +232,6 @@ def test_predict_answers_in_order_and_says_what_is_wrong(client: Any) -> None:
     assert results[0] == results[2] and results[0]["fits"] and "error" in results[1]
     empty = client.post("/predict", json={"cases": []})
     assert empty.status_code == 400 and "cases: a list of 1 to 200 cases is expected" in empty.text
-
-
-def test_the_document_describes_what_is_there(client: Any) -> None:
-    document = client.get("/openapi.json").json()
-    assert {f"/{path}" for path in QUESTIONS} <= set(document["paths"])
-    assert json.dumps(document).count("ServePlan") > 1
-
-
-@pytest.mark.parametrize("path", QUESTIONS)
-def test_the_example_of_the_document_is_answered(client: Any, path: str) -> None:
-    """By averages where it can be: what is simulated is held, kind by kind, in test_same_answer."""
-    operation = client.get("/openapi.json").json()["paths"][f"/{path}"]["post"]
-    example = operation["requestBody"]["content"]["application/json"]["example"]
-    quick = {first: True} if (first := QUESTIONS[path].at_first) else {}
-    assert client.post(f"/{path}", json={**example, **quick}).status_code == 200
 
 
 def test_the_shipped_files_are_there() -> None:

@@ -5,15 +5,19 @@ from tools.benchmarks.page import answer_s
 
 pytest.importorskip("litestar", reason="the web extra brings it")
 
-from tonnage.web.questions import QUESTIONS
+FIT = {"model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "H100", "context": "8k"}
+ASKED = {
+    "plan/infer": {"model": "ultralytics/yolov8m", "streams": "20", "fps": "25"},
+    "cost/rent-or-buy": {"machine": "H100", "utilisation": "60 %"},
+    "fit": FIT,
+}
 
 
-@pytest.mark.parametrize("path", ["plan/infer", "cost/rent-or-buy", "fit"])
+@pytest.mark.parametrize("path", ASKED)
 def test_an_answer_is_timed(path: str) -> None:
-    assert answer_s(path, QUESTIONS[path].example) > 0.0
+    assert answer_s(path, ASKED[path]) > 0.0
 
 
 def test_what_cannot_be_done_is_no_answer() -> None:
-    fields = {**QUESTIONS["fit"].example, "model": "meta-llama/Llama-3.1-70B-Instruct", "accelerator": "T4"}
     with pytest.raises(AssertionError, match="fit"):
-        answer_s("fit", fields)
+        answer_s("fit", {**FIT, "model": "meta-llama/Llama-3.1-70B-Instruct", "accelerator": "T4"})

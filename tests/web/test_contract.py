@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -26,8 +27,9 @@ EXAMPLES = examples(2, full=8)
 """Requests of each question; `make contract` sends hundreds."""
 
 # Its phase "coverage" sends every field every wrong value: ten thousand requests, most of whose time goes into making
-# them up. The two tests below send one wrong value of each kind to every field and every other method to every address.
-PHASES = {"coverage": {"enabled": False}}
+# them up. Tests below send one wrong value of each kind to every field and every other method to every address. Its
+# phase "examples" asks whole plans, which are asked once below, by averages.
+PHASES = {"coverage": {"enabled": False}, "examples": {"enabled": False}}
 
 CONFIG = tomllib.loads((Path(__file__).parents[2] / "tools" / "contract.toml").read_text())
 METHODS = frozenset({"get", "post", "put", "patch", "delete", "trace", "query"})
@@ -42,6 +44,17 @@ contract = schemathesis.openapi.from_dict(openapi(), config=schemathesis.Config.
 def test_no_answer_breaks_the_contract(case: Any, page_address: str) -> None:
     """No 5xx, a body of the promised shape, the promised content type; wrong requests are refused."""
     case.call_and_validate(base_url=page_address, timeout=PATIENCE_S)
+
+
+@pytest.mark.parametrize("path", QUESTIONS)
+def test_the_example_of_the_document_is_answered_in_the_promised_shape(path: str, page_address: str) -> None:
+    """By averages where it can be: what is simulated is held, kind by kind, in test_same_answer."""
+    operation = openapi()["paths"][f"/{path}"]["post"]
+    example = operation["requestBody"]["content"]["application/json"]["example"]
+    quick = {first: True} if (first := QUESTIONS[path].at_first) else {}
+    case = contract[f"/{path}"]["POST"].Case(body={**example, **quick}, media_type="application/json")
+    reply = case.call_and_validate(base_url=page_address, timeout=PATIENCE_S)
+    assert reply.status_code == 200
 
 
 @pytest.mark.parametrize("path", QUESTIONS)
@@ -109,7 +122,7 @@ def test_the_key_of_an_answer_opens_all_that_the_document_links_to(page_address:
             )
 
 
-def test_every_route_is_in_the_document() -> None:
+def test_every_route_is_in_the_document_that_is_served(page_address: str) -> None:
     from litestar.handlers import HTTPRouteHandler
 
     from tonnage.web import app
@@ -122,7 +135,9 @@ def test_every_route_is_in_the_document() -> None:
         for method in handler.http_methods
         if str(method) not in ("HEAD", "OPTIONS")
     }
-    told = {(path, method) for path, operations in openapi()["paths"].items() for method in operations}
+    document = httpx.get(f"{page_address}/openapi.json", trust_env=False).json()
+    assert document == json.loads(json.dumps(openapi())) and json.dumps(document).count("ServePlan") > 1
+    told = {(path, method) for path, operations in document["paths"].items() for method in operations}
     assert served <= told and {path for path, _ in told} - {path for path, _ in served} <= {"/predict"}
 
 
