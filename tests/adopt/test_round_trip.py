@@ -57,6 +57,8 @@ DIFFER = {
 are) is left to it; selective recomputation of torchtitan is planned as none, and said so; under FSDP, TRL recomputes
 by a switch of Accelerate's file, which stands beside its own; sequence parallelism of one tensor rank and experts on
 one rank are nothing."""
+LAMBDA = {"provider": "lambda"}
+"""What it is compared with in the sample: one provider, not the whole market."""
 SAMPLE = (
     NAMES if FULL else ["compose.yaml", "kubernetes-idle.yaml", "megatron.sh", "sglang-two-nodes.sh", "trl-sft.yaml"]
 )
@@ -68,7 +70,7 @@ def read(name: str) -> Running:
 
 @cache
 def adopted(name: str) -> Adoption:
-    fields = {**MORE.get(name, {}), "file": (FILES / name).read_text(encoding="utf-8")}
+    fields = {**MORE.get(name, {}), **({} if FULL else LAMBDA), "file": (FILES / name).read_text(encoding="utf-8")}
     return adopt(adopt_request(fields), read(name), today=TODAY)
 
 
@@ -131,7 +133,9 @@ def test_what_is_reserved_and_idle_is_said_and_paid() -> None:
 def test_the_context_that_a_server_takes_is_kept_and_fewer_bits_are_said() -> None:
     model = "Qwen/Qwen3-235B-A22B-Instruct-2507"
     text = f"vllm serve {model} --tensor-parallel-size 8 --max-model-len 262144 --kv-cache-dtype auto"
-    found = adopt(adopt_request({"file": text, "accelerator": "H200"}), read_running(text), today=TODAY)
+    found = adopt(
+        adopt_request({"file": text, "accelerator": "H200", "provider": "gcp"}), read_running(text), today=TODAY
+    )
     better = found.better
     assert isinstance(better, ServePlan) and better.request.max_context == 262_144
     assert all(option.kv_tokens >= 262_144 for option in better.options)
@@ -143,7 +147,7 @@ def test_the_context_that_a_server_takes_is_kept_and_fewer_bits_are_said() -> No
 
 def test_a_stated_load_beyond_what_it_carries_is_a_finding() -> None:
     name = "kubernetes-vllm.yaml"
-    fields = {"file": (FILES / name).read_text(encoding="utf-8"), "rate": "50/s"}
+    fields = {"file": (FILES / name).read_text(encoding="utf-8"), "rate": "50/s", **LAMBDA}
     found = adopt(adopt_request(fields), read(name), today=TODAY)
     assert not found.feasible and found.current is not None
     assert any("50/s arrive" in finding for finding in found.findings)

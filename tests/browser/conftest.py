@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +22,6 @@ FLAGS = (
 )
 SLOW_MS = 300_000
 """A busy machine is no fault of the page."""
-PICTURES = Path(__file__).parents[2] / "build" / "screenshots"
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +37,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def visit(browser: Any, page_address: str, request: pytest.FixtureRequest) -> Iterator[Any]:
+def visit(browser: Any, page_address: str) -> Iterator[Any]:
     """
     `visit(path, width=…, dark=…)` opens a page; at the end nothing may have left the machine or complained.
 
@@ -79,9 +77,6 @@ def visit(browser: Any, page_address: str, request: pytest.FixtureRequest) -> It
         return page
 
     yield visit
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    for number, page in enumerate(seen):
-        name = request.node.name.replace("/", "-").replace("[", "-").replace("]", "")
-        page.screenshot(path=str(PICTURES / f"{name}-{number}.png"), full_page=True)
+    for page in seen:
         page.context.close()
     assert not troubles

@@ -42,7 +42,10 @@ def answered(page: Any) -> str:
 
 
 def send(page: Any) -> str:
-    """Send the form; the sentence of the answer."""
+    """Send the form, over few kinds of accelerator where it names none; the sentence of the answer."""
+    page.evaluate(
+        "document.querySelectorAll('#question [name$=accelerator]').forEach(field => field.value ||= 'H100,L40S,L4')"
+    )
     page.click("#question button[type=submit]")
     page.wait_for_selector("main:not([aria-busy]) .sentence", timeout=ANSWER_MS)
     return answered(page)
@@ -149,7 +152,9 @@ def test_every_form_is_sent_by_keyboard_alone(visit: Any, path: str) -> None:
     assert reached == shown
 
 
-FLEET = "/plan/fleet?quick=true&provider=gcp&workloads=-+{name:+chat,+model:+8B,+rate:+2/s,+traffic:+chat}"
+FLEET = (
+    "/plan/fleet?quick=true&provider=gcp&accelerator=L4&workloads=-+{name:+chat,+model:+8B,+rate:+2/s,+traffic:+chat}"
+)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +162,7 @@ FLEET = "/plan/fleet?quick=true&provider=gcp&workloads=-+{name:+chat,+model:+8B,
     [
         ("/plan/serve?model=8B&rate=2/s&traffic=chat&accelerator=L40S,H100", False),
         ("/plan/serve?model=8B&rate=2/s&traffic=chat&accelerator=L40S,H100", True),
-        ("/plan/infer?model=ultralytics/yolov8m&streams=20&fps=25", False),
+        ("/plan/infer?model=ultralytics/yolov8m&streams=20&fps=25&accelerator=L4", False),
         (FLEET, True),
     ],
 )
@@ -182,7 +187,7 @@ def test_six_actions_from_the_front_page_to_an_exported_plan(visit: Any) -> None
 
 def test_a_changed_chip_recalculates_and_the_table_and_the_chart_answer_each_other(visit: Any) -> None:
     pytest.importorskip("vl_convert")
-    page = visit("/plan/serve?model=8B&rate=2/s&traffic=chat&ttft=1+s&tpot=50+ms&quick=true")
+    page = visit("/plan/serve?model=8B&rate=2/s&traffic=chat&ttft=1+s&tpot=50+ms&quick=true&accelerator=L40S,L4,H100")
     answered(page)
     page.click(".chip:has(#f-rate) summary")
     page.fill("#f-rate", "30/s")
@@ -223,7 +228,7 @@ def test_the_catalogue_is_searched_filtered_and_sorted_by_its_address(visit: Any
 
 
 def test_nothing_on_a_page_speaks_of_the_command_line(visit: Any) -> None:
-    page = visit("/plan/serve?model=8B&rate=2/s&traffic=chat&quick=true")
+    page = visit("/plan/serve?model=8B&rate=2/s&traffic=chat&quick=true&accelerator=L40S")
     answered(page)
     assert " --" not in page.inner_text("main .answer, main #options") and "tonnage explain" not in page.inner_text(
         "main"
@@ -264,16 +269,16 @@ ANSWERS = (
     f"/plan/lifecycle?{MODEL}&months=12&quick=true&finetune.tokens=4M&finetune.accelerator=L40S&serve.rate=2/s"
     "&serve.traffic=chat&serve.accelerator=L40S",
     f"/plan/rl?{MODEL}&steps=50&prompts_per_step=16&responses_per_prompt=8&response_tokens=1000&accelerator=H100&count=8",
-    "/plan/infer?model=ultralytics/yolov8m&streams=20&fps=25",
+    "/plan/infer?model=ultralytics/yolov8m&streams=20&fps=25&accelerator=L4",
     FLEET,
     "/plan/own?own=8+x+A100+80GB",
-    f"/plan/budget?amount=$3,000/month&{MODEL}&traffic=chat",
+    f"/plan/budget?amount=$3,000/month&{MODEL}&traffic=chat&accelerator=L40S",
     f"/fit?{MODEL}&accelerator=H100",
     "/local?accelerator=RTX+4090&memory=64+GB",
     "/cost/rent-or-buy?machine=H100",
     f"/simulate?{MODEL}&accelerator=H100&traffic.profile=chat&traffic.rate=3/s&traffic.requests=800",
     f"/compare/ways?{MODEL}&accelerator=H100&traffic.profile=chat&traffic.rate=3/s&traffic.requests=800",
-    "/adopt?file=vllm+serve+meta-llama/Llama-3.1-8B-Instruct&accelerator=H100&traffic=chat&rate=2/s",
+    "/adopt?file=vllm+serve+meta-llama/Llama-3.1-8B-Instruct&accelerator=H100&traffic=chat&rate=2/s&provider=lambda",
     f"/advise?{urlencode(QUESTIONS['advise'].example)}",
     "/explain?file=kind:+serve%0Amodel:+8B%0Aaccelerator:+H100%0Atraffic:+{concurrency:+16}%0Aisl:+1024%0Aosl:+256",
     "/diagnose?accelerator=H100&file=vllm:num_requests_running+31%0Avllm:num_requests_waiting+42%0A"

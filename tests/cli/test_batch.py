@@ -12,7 +12,7 @@ from tonnage.cli import root
 ROOT = Path(__file__).parents[2]
 BATCH = [
     "plan", "batch", "meta-llama/Llama-3.1-8B-Instruct", "--items", "50M", "--prompt-tokens", "800",
-    "--output-tokens", "150", "--deadline", "8 h", "--max-accelerators", "64",
+    "--output-tokens", "150", "--deadline", "8 h", "--max-accelerators", "64", "-a", "L40S,H100,B200",
 ]  # fmt: skip
 TODAY = ["--today", "2026-11-21"]
 
@@ -21,8 +21,11 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(root, list(arguments))
 
 
-def test_the_example_and_the_flags_give_the_same_plan() -> None:
-    by_file = run("plan", str(ROOT / "examples" / "nightly-batch.yaml"), "--json", *TODAY)
+def test_the_example_and_the_flags_give_the_same_plan(tmp_path: Path) -> None:
+    request = tmp_path / "night.yaml"
+    example = (ROOT / "examples" / "nightly-batch.yaml").read_text(encoding="utf-8")
+    request.write_text(f"{example}\naccelerator: [L40S, H100, B200]\n", encoding="utf-8")
+    by_file = run("plan", str(request), "--json", *TODAY)
     by_flags = run(*BATCH, "--json", *TODAY)
     assert by_file.exit_code == 0 and by_file.output == by_flags.output
     plan = json.loads(by_file.output)
@@ -37,7 +40,7 @@ def test_answers_in_a_sentence_then_tables_then_reasons() -> None:
 
 
 def test_what_cannot_be_done_exits_three_and_bad_requests_two() -> None:
-    late = run(*BATCH, "--deadline", "15 min", "--accelerator", "H100", *TODAY)
+    late = run(*BATCH[:-1], "H100", "--deadline", "15 min", *TODAY)
     assert late.exit_code == 3 and "Nearest: deadline" in " ".join(late.output.split())
     assert run(*BATCH, "--deadline", "8", *TODAY).exit_code == 2
     assert run("plan", "batch", "13B", *TODAY).exit_code == 2
@@ -51,8 +54,8 @@ HOURS = {"min": 1.0 / 60.0, "h": 1.0, "days": 24.0}
     ("asked", "spot"),
     [
         (BATCH, True),
-        ([*BATCH, "--deadline", "2 days", "--term", "on-demand", "-a", "L40S"], False),
-        ([*BATCH, "--deadline", "2 days", "--term", "spot", "-a", "H100"], True),
+        ([*BATCH[:-1], "L40S", "--deadline", "2 days", "--term", "on-demand"], False),
+        ([*BATCH[:-1], "H100", "--deadline", "2 days", "--term", "spot"], True),
         (["plan", str(ROOT / "examples" / "lora-7b.yaml")], False),
         (["plan", "train", "meta-llama/Llama-3.1-8B", "--tokens", "1B", "--term", "spot", "-a", "H100"], True),
         (["plan", str(ROOT / "examples" / "grpo-30b.yaml")], False),

@@ -85,8 +85,9 @@ def run(command: str, *, bench: Path) -> str:
     """What one command line prints, both streams, as someone in the checkout would see it."""
     if plain := PLAIN.fullmatch(command):
         done = CliRunner().invoke(root, shlex.split(plain[1]), prog_name="tonnage", catch_exceptions=False)
-        filtered = plain[2] and done.stderr + in_shell(f"cat {plain[2]}", bench=bench, given=done.stdout)
-        printed = filtered or done.output
+        printed = done.output
+        if plain[2]:
+            printed = done.stderr + in_shell(f"cat {plain[2]}", bench=bench, given=done.stdout)
     else:
         printed = in_shell(command, bench=bench)
     assert "Traceback" not in printed, f"{command}: {printed}"

@@ -19,6 +19,8 @@ REQUESTS = sorted(path.name for path in EXAMPLES.glob("*.yaml") if "plan" in rea
 EU = {"AT", "BE", "DE", "ES", "FI", "FR", "IE", "IT", "LU", "NL", "PL", "PT", "SE", "DK", "CZ", "EE"}
 # Its 20 simulations take as long as all other documents; `make laws` runs them, and tests/questions/fleet smaller ones.
 BY_AVERAGES = set() if FULL else {"fleet-of-five.yaml"}
+FEW = {} if FULL else {"budget-lab.yaml": "H100", "budget-70b.yaml": "H100, H200"}
+"""Budgets search the market at every rate and size; over few kinds of accelerator they are read and answered alike."""
 Check = Callable[[dict[str, Any]], bool]
 
 
@@ -124,8 +126,9 @@ FACTS: dict[str, Check] = {
 @pytest.mark.parametrize("name", REQUESTS)
 def test_the_request_is_answered(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
-    quick = "\nquick: true\n" if name in BY_AVERAGES else ""
-    path.write_text((EXAMPLES / name).read_text(encoding="utf-8") + quick, encoding="utf-8")
+    more = "\nquick: true\n" if name in BY_AVERAGES else ""
+    more += f"\naccelerator: [{FEW[name]}]\n" if name in FEW else ""
+    path.write_text((EXAMPLES / name).read_text(encoding="utf-8") + more, encoding="utf-8")
     result = CliRunner().invoke(root, ["plan", str(path), "--json", "--today", "2026-11-21"])
     assert result.exit_code == 0, result.output
     plan = json.loads(result.output)

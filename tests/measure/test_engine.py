@@ -116,9 +116,9 @@ def spec(url: str, *, concurrency: int, requests: int) -> Spec:
 
 def test_latencies_agree_with_the_engines_own_clock(engine: str, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    found = measure_serve(spec(engine, concurrency=1, requests=20), path)
+    found = measure_serve(spec(engine, concurrency=1, requests=10), path)
     point = found.points[0]
-    assert point.completed == 20 and point.output_tokens == 48
+    assert point.completed == 10 and point.output_tokens == 48
     assert point.prompt_tokens == pytest.approx(200, rel=0.1)
     good = [outcome for outcome in read_log(path).outcomes if not outcome.warmup]
     theirs = np.array([o.server_prompt_s + o.server_predicted_s for o in good])
@@ -140,10 +140,10 @@ def test_its_prefix_cache_answers_no_prompt_of_a_run_that_is_repeated(engine: st
 
     computed, cached = counted()
     for name in ("a", "b"):
-        point = measure_serve(spec(engine, concurrency=2, requests=6), tmp_path / f"{name}.jsonl").points[0]
+        point = measure_serve(spec(engine, concurrency=2, requests=4), tmp_path / f"{name}.jsonl").points[0]
         assert point.cached_share is not None and point.cached_share < 0.02
     computed, cached = (later - earlier for later, earlier in zip(counted(), (computed, cached), strict=True))
-    assert computed > 2 * 6 * 180 and cached < 0.02 * computed
+    assert computed > 2 * 4 * 180 and cached < 0.02 * computed
 
 
 def test_what_its_prefix_cache_held_is_said(engine: str) -> None:
@@ -160,7 +160,7 @@ def test_what_its_prefix_cache_held_is_said(engine: str) -> None:
 
 
 def test_the_engines_counters_are_read_beside(engine: str, tmp_path: Path) -> None:
-    found = measure_serve(spec(engine, concurrency=4, requests=24), tmp_path / "a.jsonl")
+    found = measure_serve(spec(engine, concurrency=4, requests=8), tmp_path / "a.jsonl")
     server = found.points[0].server
     assert server is not None and server.engine == "llama.cpp"
     assert found.points[0].failures == {}

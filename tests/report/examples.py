@@ -23,6 +23,8 @@ EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 TODAY: Final = date(2026, 11, 22)
 QUICK: Final = frozenset({"serve", "fleet", "lifecycle"})
 """Kinds of plan that need minutes when they simulate; the report is the same without."""
+FEW: Final = {"budget-lab": "H100", "budget-70b": "H100,H200"}
+"""Kinds of accelerator of budgets, which search the market at every rate and size."""
 REQUESTS: Final = 1500
 """Requests of a simulation in these tests."""
 
@@ -41,7 +43,9 @@ def answered(name: str) -> Any:
     if kind in KINDS:
         if str(fields.get("model", "")).startswith("examples/"):
             fields["model"] = str(EXAMPLES.parent / fields["model"])
-        return answer(kind, {**fields, **({"quick": True} if kind in QUICK else {})}, additions=NOTHING, today=TODAY)
+        quick = {"quick": True} if kind in QUICK else {}
+        few = {"accelerator": FEW[name]} if name in FEW else {}
+        return answer(kind, {**fields, **quick, **few}, additions=NOTHING, today=TODAY)
     if fields.pop("cost", None):
         return rent_or_buy(rent_or_buy_request(fields), today=TODAY)
     if name.startswith("compare"):
