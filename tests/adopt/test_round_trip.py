@@ -57,7 +57,7 @@ DIFFER = {
 are) is left to it; selective recomputation of torchtitan is planned as none, and said so; under FSDP, TRL recomputes
 by a switch of Accelerate's file, which stands beside its own; sequence parallelism of one tensor rank and experts on
 one rank are nothing."""
-LAMBDA = {"provider": "lambda"}
+LAMBDA, GCP = {"provider": "lambda"}, {"provider": "gcp"}
 """What it is compared with in the sample: one provider, not the whole market."""
 SAMPLE = (
     NAMES if FULL else ["compose.yaml", "kubernetes-idle.yaml", "megatron.sh", "sglang-two-nodes.sh", "trl-sft.yaml"]
@@ -70,7 +70,8 @@ def read(name: str) -> Running:
 
 @cache
 def adopted(name: str) -> Adoption:
-    fields = {**MORE.get(name, {}), **({} if FULL else LAMBDA), "file": (FILES / name).read_text(encoding="utf-8")}
+    few = {} if FULL else GCP if name == "sglang-two-nodes.sh" else LAMBDA
+    fields = {**MORE.get(name, {}), **few, "file": (FILES / name).read_text(encoding="utf-8")}
     return adopt(adopt_request(fields), read(name), today=TODAY)
 
 
@@ -133,9 +134,7 @@ def test_what_is_reserved_and_idle_is_said_and_paid() -> None:
 def test_the_context_that_a_server_takes_is_kept_and_fewer_bits_are_said() -> None:
     model = "Qwen/Qwen3-235B-A22B-Instruct-2507"
     text = f"vllm serve {model} --tensor-parallel-size 8 --max-model-len 262144 --kv-cache-dtype auto"
-    found = adopt(
-        adopt_request({"file": text, "accelerator": "H200", "provider": "gcp"}), read_running(text), today=TODAY
-    )
+    found = adopt(adopt_request({"file": text, "accelerator": "H200"}), read_running(text), today=TODAY)
     better = found.better
     assert isinstance(better, ServePlan) and better.request.max_context == 262_144
     assert all(option.kv_tokens >= 262_144 for option in better.options)

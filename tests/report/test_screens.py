@@ -164,7 +164,8 @@ def test_a_chance_is_that_of_the_error_model() -> None:
 
 
 def test_without_objectives_there_is_a_frontier_and_no_single_winner() -> None:
-    plan = tonnage.plan_serve("meta-llama/Llama-3.1-8B-Instruct", rate="3/s", traffic="chat", quick=True)
+    asked = {"rate": "3/s", "traffic": "chat", "quick": True, "accelerator": "H100,L40S,L4"}
+    plan = tonnage.plan_serve("meta-llama/Llama-3.1-8B-Instruct", **asked)
     text = " ".join(printed(document_of(plan)))
     assert "no objectives" in text and "frontier" in text and "--ttft" in text
     table = next(block for block in document_of(plan).first if isinstance(block, Table))
@@ -182,7 +183,12 @@ def test_ranges_say_their_unit_once_and_names_are_those_of_people() -> None:
 
 def test_what_cannot_be_done_is_counted_by_reason() -> None:
     plan = tonnage.plan_serve(
-        "meta-llama/Llama-3.1-70B-Instruct", rate="4/s", traffic="chat", tpot="0.1 ms", quick=True
+        "meta-llama/Llama-3.1-70B-Instruct",
+        rate="4/s",
+        traffic="chat",
+        tpot="0.1 ms",
+        quick=True,
+        accelerator="H100,A100,L4",
     )
     document = document_of(plan)
     lines = printed(document)

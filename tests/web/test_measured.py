@@ -70,7 +70,7 @@ ASKED: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "local": ({"accelerator": "RTX 4090", "memory": "64 GB", "model": "Llama-3.1"}, ("llamacpp",)),
     "simulate": (CASE, ("vllm",)),
     "compare/ways": ({**CASE, "ways": {"as it is": {}}}, ("vllm",)),
-    "adopt": ({"file": COMMAND, "accelerator": "H100", "rate": "2/s"}, ("vllm",)),
+    "adopt": ({"file": COMMAND, "accelerator": "H100", "rate": "2/s", "provider": "lambda"}, ("vllm",)),
     "advise": ({**QUESTIONS["advise"].example, "file": COMMAND}, ("vllm",)),
     "explain": ({"file": json.dumps(LOADED)}, ("vllm",)),
     "diagnose": ({"file": METRICS, "accelerator": "H100"}, ()),
@@ -244,7 +244,7 @@ def test_they_are_named_where_nothing_does_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # What relaxing buys is many plans more, and none of this.
-    monkeypatch.setattr("tonnage.core.header.what_relaxing_buys", lambda *_: ())
+    monkeypatch.setattr("tonnage.core.driver.what_relaxing_buys", lambda *_: ())
     fields = {**ASKED[path][0], **changed}
     answer, plain = (answer_form(QUESTIONS[path], fields, additions=one) for one in (own, other))
     assert not answer.feasible and answer.binding.limit == limit

@@ -92,7 +92,8 @@ ASKED: dict[str, tuple[dict[str, Any], Callable[..., Any]]] = {
                    tonnage.plan_infer),
     "plan/rl": ({"model": MODEL, "steps": "50", "prompts_per_step": "16", "responses_per_prompt": "8",
                  "response_tokens": "1000", "accelerator": "H100", "count": "8"}, tonnage.plan_rl),
-    "plan/lifecycle": ({"model": MODEL, "months": "12", "finetune": FINETUNE, "serve": SERVE}, tonnage.plan_lifecycle),
+    "plan/lifecycle": ({"model": MODEL, "months": "12", "finetune": FINETUNE, "serve": SERVE, "quick": True},
+                       tonnage.plan_lifecycle),
     "plan/fleet": ({"workloads": WORKLOADS, "provider": "gcp", "region": "europe-west4", "accelerator": "L4"},
                    tonnage.plan_fleet),
     "plan/own": ({"own": "2 x L40S, RTX 3060", "min_speed": "20", "workloads": WORKLOADS[:1], "provider": "gcp"},
@@ -105,7 +106,7 @@ ASKED: dict[str, tuple[dict[str, Any], Callable[..., Any]]] = {
     "simulate": (CASE, tonnage.simulate),
     "compare/ways": ({**CASE, "ways": {"small steps": {"engine_options": {"max_num_batched_tokens": 512}},
                                        "as it is": {}}}, tonnage.compare),
-    "adopt": ({"file": COMMAND, "accelerator": "H100", "rate": "2/s"}, _adopted),
+    "adopt": ({"file": COMMAND, "accelerator": "H100", "rate": "2/s", "provider": "lambda"}, _adopted),
     "advise": ({**QUESTIONS["advise"].example, "log": REQUESTS}, _advised),
     "explain": ({"file": json.dumps({"kind": "serve", "model": MODEL, "accelerator": "H100",
                                      "traffic": {"concurrency": 16}, "isl": 1024, "osl": 256})}, _explained),
@@ -154,7 +155,7 @@ def _command(path: str, fields: dict[str, Any], folder: Path) -> list[str]:
         return [path, "file", *(["--accelerator", "H100"] if path == "diagnose" else [])]
     if path == "adopt":
         (folder / "run.sh").write_text(fields["file"])
-        return ["adopt", str(folder / "run.sh"), "--accelerator", "H100", "--rate", "2/s"]
+        return ["adopt", str(folder / "run.sh"), "--accelerator", "H100", "--rate", "2/s", "--provider", "lambda"]
     if path == "advise":
         (folder / "run.sh").write_text(fields["file"])
         (folder / "page").write_text(fields["page"])
