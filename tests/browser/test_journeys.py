@@ -43,8 +43,9 @@ def answered(page: Any) -> str:
 
 def send(page: Any) -> str:
     """Send the form, over few kinds of accelerator where it names none; the sentence of the answer."""
-    page.evaluate(
-        "document.querySelectorAll('#question [name$=accelerator]').forEach(field => field.value ||= 'H100,L40S,L4')"
+    page.evaluate(  # to train anew is asked by none
+        "document.querySelectorAll('#question [name$=accelerator]:not([name^=train])')"
+        ".forEach(field => field.value ||= 'H100,L40S')"
     )
     page.click("#question button[type=submit]")
     page.wait_for_selector("main:not([aria-busy]) .sentence", timeout=ANSWER_MS)
