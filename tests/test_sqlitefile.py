@@ -10,7 +10,7 @@ from tonnage.errors import BadFact, TonnageError
 from tonnage.measure.history import MIGRATIONS, Place
 from tonnage.measure.history import open_store as history
 from tonnage.sqlitefile import HISTORY_ID, SWEEP_ID, refuse_other
-from tonnage.sweep import store as sweeps
+from tonnage.sweep import sweep as sweeps
 
 
 def made(path: Path, *statements: str) -> Path:

@@ -5,7 +5,7 @@ from typing import Any
 from tonnage import catalog
 from tonnage.catalog.fitted import training_coefficients
 from tonnage.domain.training import TrainSetup
-from tonnage.engines.training import software_spec
+from tonnage.engines.registry import software_spec
 
 MODEL = catalog.model("meta-llama/Meta-Llama-3-8B")
 H100 = catalog.accelerator("h100-sxm5-80gb")

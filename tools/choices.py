@@ -37,12 +37,12 @@ from tonnage.domain.train_plan import TrainOption
 from tonnage.errors import TonnageError
 from tonnage.pricing.bills import by_trust_and_cost
 from tonnage.questions.ask import answer
-from tonnage.questions.rl.answer import RlOption
+from tonnage.questions.rl.question import RlOption
 from tonnage.questions.serve.plan import serve_options
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 from tonnage.questions.train.job import PATIENCE_S
 from tonnage.questions.train.plan import train_options
-from tonnage.questions.train.reading import finetune_request, train_request
+from tonnage.questions.train.question import finetune_request, train_request
 from tonnage.units import read
 
 TODAY: Final = date(2026, 11, 21)

@@ -33,8 +33,7 @@ import msgspec
 from nacl.signing import SigningKey
 
 from tonnage.catalog.rows import LIVING, VERSION, order
-from tonnage.data.archive import MANIFEST, SCHEMA, SIGNATURE, Entry, Manifest, read_release
-from tonnage.data.diff import diff_of, tables_of
+from tonnage.data.archive import MANIFEST, SCHEMA, SIGNATURE, Entry, Manifest, diff_of, read_release, tables_of
 from tonnage.errors import TonnageError
 from tonnage.version import __version__
 
@@ -151,8 +150,8 @@ def refresh(folder: Path) -> None:
 
 def history(folder: Path) -> str:
     """Every dated price known so far, and those fetched into a folder: a row a day, seller and accelerator."""
+    from tonnage.catalog.offers import snapshots
     from tonnage.catalog.price_history import price_points
-    from tonnage.catalog.snapshots import snapshots
 
     least = {tuple(point[:4]): (point.usd_per_hour, point.source) for point in price_points()}
     for found in snapshots(folder / "offers" / "fetched"):

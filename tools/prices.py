@@ -18,8 +18,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tonnage.catalog.offer_audit import offers_audit
-from tonnage.catalog.price_history import PricePoint, fall_text, price_fall, price_points, seller_fall
+from tonnage.catalog.price_history import PricePoint, fall_text, offers_audit, price_fall, price_points, seller_fall
 
 PAGE = Path(__file__).parents[1] / "docs" / "prices.md"
 MEANING = {

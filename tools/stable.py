@@ -95,8 +95,8 @@ def _commands() -> Iterator[tuple[str, str]]:
 def _fields() -> Iterator[tuple[str, str]]:
     import msgspec
 
-    from tonnage.questions.described import describe_fields
-    from tonnage.questions.requests import REQUESTS
+    from tonnage.questions.registry import REQUESTS
+    from tonnage.questions.request_schema import describe_fields
 
     for question in REQUESTS:
         for field in msgspec.to_builtins(describe_fields(question)):
@@ -107,7 +107,7 @@ def _answers() -> Iterator[tuple[str, str]]:
     import msgspec
 
     from tonnage.domain.answer import Quantity
-    from tonnage.questions.requests import REQUESTS
+    from tonnage.questions.registry import REQUESTS
 
     kinds = [*_answer_types(), Quantity]
     _, components = msgspec.json.schema_components(tuple(kinds), ref_template="{name}")
@@ -156,9 +156,9 @@ def _leaves(
 
 def _answer_types() -> list[Any]:
     from tonnage.domain import answer, cost, diagnosis, listing, simulate
-    from tonnage.questions.adopt import answer as adoption
+    from tonnage.questions.adopt import question as adoption
     from tonnage.questions.compare import answer as compare
-    from tonnage.questions.fit import answer as fit
+    from tonnage.questions.fit import question as fit
     from tonnage.questions.registry import KINDS
 
     kinds = dict.fromkeys(kind.answer for kind in KINDS.values())

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tonnage.catalog.intervals import causes
+from tonnage.catalog.fitted import causes
 from tonnage.core.error_model import NINETY
 from tonnage.questions.calibrate.worth import COMPETING, DRAWS, REPEATED, _Unknown, worth_measuring
 from tonnage_accuracy.out_of_sample import group_scores

@@ -59,15 +59,14 @@ if TYPE_CHECKING:
     from tonnage.domain.simulate import Simulated
     from tonnage.domain.train_plan import TrainPlan
     from tonnage.measure.train.probe import Probe
-    from tonnage.questions.adopt.advice import Advice
-    from tonnage.questions.adopt.answer import Adoption
-    from tonnage.questions.budget.answer import BudgetPlan
+    from tonnage.questions.adopt.question import Adoption, Advice
+    from tonnage.questions.budget.question import BudgetPlan
     from tonnage.questions.compare.answer import Comparison
-    from tonnage.questions.fit.answer import FitAnswer
+    from tonnage.questions.fit.question import FitAnswer
     from tonnage.questions.fleet.answer import FleetPlan
-    from tonnage.questions.lifecycle.answer import LifecyclePlan
-    from tonnage.questions.own.answer import OwnPlan
-    from tonnage.questions.rl.answer import RlPlan
+    from tonnage.questions.lifecycle.question import LifecyclePlan
+    from tonnage.questions.own.question import OwnPlan
+    from tonnage.questions.rl.question import RlPlan
     from tonnage.report.charts.chart import Chart
 
 __all__ = [
@@ -117,7 +116,7 @@ def fit(model: str, *, additions: Additions | None = None, **fields: Unpack[FitF
     from tonnage.catalog import NOTHING
     from tonnage.questions.answers import with_html_view
     from tonnage.questions.fit.fit import fit as answer
-    from tonnage.questions.fit.reading import fit_request
+    from tonnage.questions.fit.question import fit_request
 
     asked = fit_request(_in_base_units("fit", {"model": model, **fields}))
     return with_html_view(answer(asked, additions=additions or NOTHING))
@@ -280,7 +279,7 @@ def plan_from_file(
     from tonnage.catalog import NOTHING
     from tonnage.core.files import read_text
     from tonnage.questions.adopt.adopt import adopt as answer
-    from tonnage.questions.adopt.reading import adopt_request
+    from tonnage.questions.adopt.question import adopt_request
     from tonnage.questions.answers import with_html_view
 
     own, text = additions or NOTHING, read_text(file)
@@ -317,7 +316,7 @@ def advise(
     from tonnage.core.files import read_text
     from tonnage.measure.diagnose.sources import watch_of
     from tonnage.measure.points import look_at_service
-    from tonnage.questions.adopt.reading import adopt_request
+    from tonnage.questions.adopt.question import adopt_request
     from tonnage.questions.adopt.service import View, advise_service
     from tonnage.questions.answers import with_html_view
 
@@ -362,7 +361,7 @@ def rent_or_buy(machine: str, *, additions: Additions | None = None, **fields: U
     """
     from tonnage.catalog import NOTHING
     from tonnage.questions.answers import with_html_view
-    from tonnage.questions.cost.reading import rent_or_buy_request
+    from tonnage.questions.cost.inputs import rent_or_buy_request
     from tonnage.questions.cost.rent_or_buy import rent_or_buy as answer
 
     own = additions or NOTHING
@@ -512,8 +511,8 @@ def simulate(*, additions: Additions | None = None, **fields: Unpack[SimulateFie
     """
     from tonnage.catalog import NOTHING
     from tonnage.questions.answers import with_html_view
-    from tonnage.questions.simulate.reading import simulation_of
     from tonnage.questions.simulate.simulate import simulate as answer
+    from tonnage.questions.simulate.simulate import simulation_of
 
     return with_html_view(answer(simulation_of(_in_base_units("simulate", fields)), additions=additions or NOTHING))
 
@@ -565,7 +564,7 @@ def calibrate(
     from tonnage.catalog.additions import save_calibration
     from tonnage.measure.points import read_points, read_training
     from tonnage.questions.calibrate.calibrate import calibrate as answer
-    from tonnage.questions.calibrate.reading import calibrate_request, check_engine, stacks_of
+    from tonnage.questions.calibrate.question import calibrate_request, check_engine, stacks_of
     from tonnage.questions.calibrate.training import calibrate_training, train_rows_of
 
     own = additions or NOTHING
@@ -605,7 +604,7 @@ def diagnose(
     from tonnage.catalog import NOTHING
     from tonnage.measure.diagnose.sources import diagnose as answer
     from tonnage.measure.diagnose.sources import watch_of
-    from tonnage.questions.adopt.remedy import stated_facts, with_plan
+    from tonnage.questions.adopt.service import stated_facts, with_plan
     from tonnage.questions.answers import with_html_view
 
     own = additions or NOTHING
@@ -640,7 +639,7 @@ def _plan_kind(kind: str, fields: Mapping[str, Any], *, additions: Additions | N
 def _in_base_units(question: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Plain numbers are in base units: rate=4 is 4/s, ttft=0.5 is 0.5 s."""
     from tonnage.core.reading import in_base_units
-    from tonnage.questions.requests import REQUESTS
+    from tonnage.questions.registry import REQUESTS
 
     return in_base_units(fields, REQUESTS[question])
 

@@ -15,8 +15,7 @@ from tonnage import export
 from tonnage.adopt import read_running
 from tonnage.domain.plan import ServePlan
 from tonnage.questions.adopt.adopt import adopt
-from tonnage.questions.adopt.answer import Adoption, Running
-from tonnage.questions.adopt.reading import adopt_request
+from tonnage.questions.adopt.question import Adoption, Running, adopt_request
 from tonnage.questions.answers import document_of
 from tonnage.questions.launchable import launchable_option
 from tonnage.report.terminal import print_blocks

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from tools import prices
 
 from tonnage import catalog
-from tonnage.catalog import offer_audit
-from tonnage.catalog.offer_audit import market_prices, offers_audit
+from tonnage.catalog import price_history
+from tonnage.catalog.price_history import market_prices, offers_audit
 from tonnage.core.sites import sites
 from tonnage.domain.money import Offer, Price
 from tonnage.domain.requests.common import Filters
@@ -41,7 +41,7 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, st
     """The findings on a book besides who is missing, as kind and provider."""
 
     def ask(*more: Offer) -> list[tuple[str, str]]:
-        monkeypatch.setattr(offer_audit, "offers", lambda additions: (*BOOK, *more))
+        monkeypatch.setattr(price_history, "offers", lambda additions: (*BOOK, *more))
         rows = offers_audit(today=TODAY).rows
         return [(row["finding"], row["provider"]) for row in rows if row["finding"] != "unlisted"]
 

@@ -4,7 +4,7 @@ import pytest
 
 from tonnage import catalog
 from tonnage.catalog import gather
-from tonnage.catalog.points import FILE, _known, published_points
+from tonnage.catalog.published import FILE, _known, published_points
 from tonnage.domain.calibration import Stretch
 
 STACK = ("h200-sxm-141gb", "sglang", "deepseek-ai/DeepSeek-R1")

@@ -18,7 +18,7 @@ gpuhunt = pytest.importorskip("gpuhunt", reason="the prices extra brings it")
 
 from gpuhunt._internal.storage import CATALOG_V2_FIELDS  # noqa: E402
 
-from tonnage.catalog import offers, snapshots  # noqa: E402
+from tonnage.catalog.offers import drop, offers, roll_back  # noqa: E402
 from tonnage.catalog.refresh import refresh  # noqa: E402
 from tonnage.cli import root  # noqa: E402
 from tonnage.errors import BadFact, UnknownName  # noqa: E402
@@ -81,7 +81,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, bytes]]:
 
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("tonnage.catalog.snapshots.snapshot_folder", lambda: tmp_path / "prices")
+    monkeypatch.setattr("tonnage.catalog.offers.snapshot_folder", lambda: tmp_path / "prices")
     return tmp_path / "prices"
 
 
@@ -155,9 +155,9 @@ def test_rolling_back_and_dropping(served: dict[str, bytes]) -> None:
         publish(served, "aws", row(price=price), version=version)
         refresh(["aws"], today=TODAY)
     assert hourly(AWS[0], AWS[1])["on-demand"] == 60.0
-    assert snapshots.roll_back() == ("aws",)
+    assert roll_back() == ("aws",)
     assert hourly(AWS[0], AWS[1])["on-demand"] == 50.0
-    assert snapshots.roll_back() == () and snapshots.drop(["aws"]) == ("aws",)
+    assert roll_back() == () and drop(["aws"]) == ("aws",)
     assert offers() == shipped
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from tonnage.cli import COMMANDS, root
-from tonnage.cli.option_aliases import our_option, theirs_by_ours
+from tonnage.cli import COMMANDS, our_option, root, theirs_by_ours
 
 
 @pytest.mark.parametrize("name", ["--gpu", "--GPU_type", "--device"])

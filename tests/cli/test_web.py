@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from tonnage.cli import root
-from tonnage.cli.limits import limits_of
+from tonnage.cli.options import limits_of
 from tonnage.cli.web import _address, _named_tcp, _token
 from tonnage.errors import TonnageError
 

@@ -20,15 +20,14 @@ from tonnage.domain.requests.common import Lengths
 from tonnage.domain.simulate import Simulation, SimulationTraffic
 from tonnage.pricing.energy import IDLE_DRAW, WORKING_DRAW, board_share
 from tonnage.questions.batch.plan import plan_batch
-from tonnage.questions.batch.reading import batch_request
+from tonnage.questions.batch.question import batch_request
 from tonnage.questions.fleet.plan import plan_fleet
-from tonnage.questions.fleet.reading import fleet_request
+from tonnage.questions.fleet.question import fleet_request
 from tonnage.questions.own.groups import answer_group
-from tonnage.questions.own.reading import own_request
-from tonnage.questions.own.request import OwnedGroup
+from tonnage.questions.own.question import OwnedGroup, own_request
 from tonnage.questions.predict.predict import predict
 from tonnage.questions.serve.plan import plan_serve
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 from tonnage.questions.simulate.simulate import simulate
 
 MODEL, PART = "meta-llama/Llama-3.1-8B-Instruct", "h100-sxm5-80gb"

@@ -10,8 +10,8 @@ import pytest
 import tonnage
 from tonnage.catalog import Additions, gather
 from tonnage.catalog.additions import calibration_toml, calibrations
-from tonnage.catalog.intervals import priors
-from tonnage.catalog.points import published_points
+from tonnage.catalog.fitted import priors
+from tonnage.catalog.published import published_points
 from tonnage.core.drift import place_of
 from tonnage.domain.calibration import Calibration, Learnt
 from tonnage.domain.case import ServeResult

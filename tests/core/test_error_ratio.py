@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.catalog.intervals import causes
+from tonnage.catalog.fitted import causes
 from tonnage.core.error_model import Pair, Ratio, correlation, ratio, tie_ratio, within_text
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption

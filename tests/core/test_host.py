@@ -27,9 +27,9 @@ from tonnage.errors import Unmeasured
 from tonnage.physics.transformer import Tokens, step_work
 from tonnage.physics.work import Operator
 from tonnage.questions.batch.plan import plan_batch
-from tonnage.questions.batch.reading import batch_request
+from tonnage.questions.batch.question import batch_request
 from tonnage.questions.serve.plan import plan_serve
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 from tonnage.report.wording import need_text, shortages_text
 
 OFFER = Offer(

@@ -14,7 +14,7 @@ from tonnage.domain.precision import Precision
 from tonnage.domain.published import QualityChange
 from tonnage.questions.ask import answer
 from tonnage.questions.serve.limits import precisions
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 
 TODAY = date(2026, 11, 21)
 EIGHT = "meta-llama/Llama-3.1-8B-Instruct"

@@ -8,7 +8,7 @@ from tonnage import catalog
 from tonnage.core.sites import Site, domain_of, reach_of, sites, with_slices
 from tonnage.domain.plan import ServePlan
 from tonnage.questions.serve.plan import plan_serve
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 
 TODAY = date(2026, 11, 22)
 

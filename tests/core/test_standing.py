@@ -11,13 +11,12 @@ from tonnage.core.load_fields import read_filters
 from tonnage.core.sites import sites
 from tonnage.domain.case import InferCase, ServeCase, Traffic, TrainCase
 from tonnage.errors import BadRequest
-from tonnage.questions.fit.answer import FitAnswer
 from tonnage.questions.fit.fit import fit_model
-from tonnage.questions.fit.reading import fit_request
+from tonnage.questions.fit.question import FitAnswer, fit_request
 from tonnage.questions.predict.inference import predict_infer
 from tonnage.questions.predict.serving import predict_serve
 from tonnage.questions.predict.training import predict_train
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 
 MODEL = "meta-llama/Meta-Llama-3.1-8B"
 OFFERS = """

@@ -10,7 +10,7 @@ from tonnage.cli import main
 from tonnage.core.stop import Abandoned, abandoned_at_stop, best_is_known, ends_at_best, stop_asked
 from tonnage.questions.serve import capacity_search
 from tonnage.questions.serve.plan import plan_serve
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 
 
 def test_before_an_answer_is_known_ctrl_c_interrupts() -> None:

@@ -5,8 +5,8 @@ from typing import get_args
 import pytest
 
 from tonnage.catalog.fitted import training_coefficients
-from tonnage.domain.framework_spec import Situation
-from tonnage.engines.training import framework_words, frameworks_in, software_of, training_families, usual_software
+from tonnage.domain.training import Situation
+from tonnage.engines.registry import framework_words, frameworks_in, software_of, training_families, usual_software
 
 
 @pytest.mark.parametrize(

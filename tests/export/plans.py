@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from tonnage.domain.answer import Quantity
-from tonnage.domain.fleet import FleetDay, Valleys
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import PLAN_SCHEMA, Bill, Capacity, Configuration, Provenance, ServeOption, ServePlan
 from tonnage.domain.precision import Precision
 from tonnage.domain.requests.common import Lengths, Slo
 from tonnage.domain.requests.serve import Serve
+from tonnage.domain.serve_parts import FleetDay, Valleys
 
 ENGINE = Engine(
     name="vllm",

@@ -18,7 +18,7 @@ from tonnage.errors import BadRequest
 from tonnage.export import export, known_targets
 from tonnage.questions.ask import answer
 from tonnage.questions.launchable import launchable_option
-from tonnage.questions.rl.answer import RlOption, RlPlan
+from tonnage.questions.rl.question import RlOption, RlPlan
 
 FOLDER = Path(__file__).parents[1] / "golden" / "export"
 FIELDS = {

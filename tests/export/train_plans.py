@@ -9,8 +9,7 @@ from tests.export.plans import BILL, taken
 from tonnage.domain.answer import Quantity
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.plan import PLAN_SCHEMA, Provenance
-from tonnage.domain.requests.train import FineTune, Train
-from tonnage.domain.train_plan import Run, TrainConfiguration, TrainOption, TrainPlan
+from tonnage.domain.train_plan import FineTune, Run, Train, TrainConfiguration, TrainOption, TrainPlan
 
 RUN = Run(
     steps=1000,

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from tests.measure.stub import Stub, serving
 from tonnage.cli import root
 from tonnage.errors import BadRequest
-from tonnage.measure.quick import measure_quick, quick_specs
+from tonnage.measure.serve import measure_quick, quick_specs
 
 ASKED = ["--model", "m", "--as", "meta-llama/Llama-3.1-8B-Instruct", "--accelerator", "L4", "--engine", "vllm"]
 SHORT = ["--most", "3", "--isl", "60", "--osl", "4", "--time", "30 s"]

@@ -13,9 +13,15 @@ from tests.optimize.test_fleet import brute_force, instance
 from tonnage.optimize import programme
 from tonnage.optimize.fleet import cheapest_fleet
 from tonnage.optimize.highs import Column
-from tonnage.optimize.programme_cuts import Cover, Point, Room, rounding_cut, violated_cuts
-from tonnage.optimize.programme_hull import broken_facet
-from tonnage.optimize.programme_shared import whole_over_parts
+from tonnage.optimize.programme_cuts import (
+    Cover,
+    Point,
+    Room,
+    broken_facet,
+    rounding_cut,
+    violated_cuts,
+    whole_over_parts,
+)
 
 FACTORS = st.lists(st.floats(0.1, 5.0), min_size=1, max_size=3)
 

@@ -6,8 +6,7 @@ import pytest
 
 from tonnage.catalog.failures import interruptions
 from tonnage.domain.requests.common import Filters
-from tonnage.domain.requests.train import Train
-from tonnage.domain.train_plan import Run, TrainPlan
+from tonnage.domain.train_plan import Run, Train, TrainPlan
 from tonnage.physics.goodput import (
     checkpoint_interval_s,
     checkpoint_write_s,

@@ -6,9 +6,8 @@ from tonnage import catalog
 from tonnage.catalog.fitted import offline, unet_of
 from tonnage.domain.case import InferCase
 from tonnage.domain.model import Model
-from tonnage.physics.diffusion import denoiser_transformer_work
-from tonnage.physics.speech import decoder_step_work, encoder_work
-from tonnage.physics.unet import unet_work, vae_decoder_work
+from tonnage.physics.diffusion import denoiser_transformer_work, unet_work, vae_decoder_work
+from tonnage.physics.vision import decoder_step_work, speech_encoder_work
 from tonnage.physics.work import Work
 from tonnage.questions.predict.infer_work import precision_of, stages_of
 
@@ -84,6 +83,6 @@ def test_the_decoder_of_stable_diffusion_counts_its_layers() -> None:
 
 def test_whisper_large_v3_transcribes_a_window() -> None:
     model: Model = catalog.model("openai/whisper-large-v3")
-    encoder = flop(encoder_work(model, windows=1, precision=FP16))
+    encoder = flop(speech_encoder_work(model, windows=1, precision=FP16))
     step = flop(decoder_step_work(model, windows=1, context=224, precision=FP16))
     assert encoder + 448 * step == pytest.approx(3.45e12, rel=0.01)

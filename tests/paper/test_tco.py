@@ -13,8 +13,7 @@ import pytest
 
 from tonnage.domain.cost import OwnedMachine
 from tonnage.pricing.owning import owned_usd, owned_usd_per_used_hour
-from tonnage.questions.cost.inputs import inputs_of, machine_of
-from tonnage.questions.cost.reading import rent_or_buy_request
+from tonnage.questions.cost.inputs import inputs_of, machine_of, rent_or_buy_request
 from tonnage.questions.cost.rent_or_buy import server_of
 
 WORKED = {

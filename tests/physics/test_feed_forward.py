@@ -9,8 +9,8 @@ import pytest
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Mlp, Moe
 from tonnage.domain.precision import Precision
-from tonnage.physics.feed_forward import experts_hit, feed_forward_work, load_imbalance, skewed_experts_hit
 from tonnage.physics.shares import Share, share
+from tonnage.physics.transformer import experts_hit, feed_forward_work, load_imbalance, skewed_experts_hit
 from tonnage.physics.work import Operator, Work
 
 MOE = Moe(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=12)

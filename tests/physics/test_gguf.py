@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage.domain.precision import FORMATS, number_format
-from tonnage.physics.gguf import gguf_bits
+from tonnage.physics.memory import gguf_bits
 
 
 def test_the_head_always_gets_six_bits_or_more() -> None:

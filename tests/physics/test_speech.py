@@ -4,7 +4,7 @@ import pytest
 
 from tonnage import catalog
 from tonnage.domain.precision import Precision
-from tonnage.physics.speech import WINDOW_TOKENS, decoder_step_work, encoder_work
+from tonnage.physics.vision import WINDOW_TOKENS, decoder_step_work, speech_encoder_work
 from tonnage.physics.work import Work
 
 FP16 = Precision(weights="fp16", kv="fp16", activations="fp16")
@@ -16,7 +16,7 @@ def flop(work: Work) -> float:
 
 
 def test_encoder_is_linear_in_windows() -> None:
-    one, three = (flop(encoder_work(SMALL, windows=n, precision=FP16)) for n in (1, 3))
+    one, three = (flop(speech_encoder_work(SMALL, windows=n, precision=FP16)) for n in (1, 3))
     assert three == pytest.approx(3 * one)
 
 
@@ -29,7 +29,7 @@ def test_every_decoder_step_reads_the_whole_window() -> None:
 def test_a_step_does_not_make_the_windows_keys_again() -> None:
     step = decoder_step_work(SMALL, windows=1, context=10, precision=FP16)
     assert not any(op.name == "cross key/value" for op in step)
-    assert any(op.name == "cross key/value" for op in encoder_work(SMALL, windows=1, precision=FP16))
+    assert any(op.name == "cross key/value" for op in speech_encoder_work(SMALL, windows=1, precision=FP16))
 
 
 def test_longer_texts_cost_more() -> None:

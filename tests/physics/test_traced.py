@@ -2,7 +2,7 @@
 
 from tonnage.domain.precision import Precision
 from tonnage.domain.profile import Moment, Profile, TracedOperator
-from tonnage.physics.traced import profile_work
+from tonnage.physics.network import profile_work
 
 PRODUCT = TracedOperator(
     kind="gemm",

@@ -12,7 +12,7 @@ from tonnage.domain.accelerator import Accelerator, Fact, Link
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe, Network, Tower
 from tonnage.domain.training import TrainSetup
-from tonnage.engines.training import software_spec
+from tonnage.engines.registry import software_spec
 from tonnage.physics.activations import layer_bytes_per_token, recomputed_layer_bytes
 from tonnage.physics.parameters import parameters
 from tonnage.physics.training_memory import adapter_parameters, held_parameters, recipe, shard_ranks, training_memory

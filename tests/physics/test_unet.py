@@ -5,7 +5,7 @@ import pytest
 
 from tonnage.domain.offline import Unet
 from tonnage.domain.precision import Precision
-from tonnage.physics.unet import GROUP_NORM, unet_work, vae_decoder_work
+from tonnage.physics.diffusion import GROUP_NORM, unet_work, vae_decoder_work
 from tonnage.physics.work import Work
 
 FP16 = Precision(weights="fp16", kv="fp16", activations="fp16")

@@ -23,7 +23,7 @@ from tonnage.questions.ask import answer
 from tonnage.questions.predict.predict import predict
 from tonnage.questions.serve.option import share_of
 from tonnage.questions.serve.plan import plan_serve
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 from tonnage.questions.simulate.simulate import simulate
 
 TODAY = date(2026, 11, 22)
@@ -178,9 +178,8 @@ def test_a_fleet_takes_what_a_plan_takes() -> None:
     """A fleet of one workload starts from the same capacities as the plan of that workload."""
     from tonnage.catalog.hub import resolve as model_of
     from tonnage.core.deployment import resolve
-    from tonnage.core.replica import build_replica, replica_of
+    from tonnage.core.replica import build_replica, replica_of, state_of
     from tonnage.core.sites import sites
-    from tonnage.core.steady_state import state_of
 
     request, options = planned(
         {

@@ -15,7 +15,7 @@ from tonnage.domain.train_plan import TrainPlan
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.pricing.terms import billing_rules, charged_hours
 from tonnage.questions.ask import answer
-from tonnage.questions.lifecycle.answer import LifecyclePlan
+from tonnage.questions.lifecycle.question import LifecyclePlan
 
 TODAY = date(2026, 11, 21)
 EIGHT = "meta-llama/Llama-3.1-8B-Instruct"

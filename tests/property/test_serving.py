@@ -12,8 +12,7 @@ from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.precision import Precision
-from tonnage.simulation.closed_loop import Load, closed_loop
-from tonnage.simulation.static import static_batch
+from tonnage.simulation.closed_loop import Load, closed_loop, static_batch
 from tonnage.simulation.steps import MixedStep, Placement, StepTable, step_grid, step_table
 
 ONE = Layout()

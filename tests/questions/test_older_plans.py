@@ -11,8 +11,8 @@ from tonnage.cli import root
 from tonnage.domain.plan import PLAN_SCHEMA, ServePlan
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadFact
+from tonnage.questions.ask import plan_of_text, read_plan
 from tonnage.questions.check.check import Comparable, check
-from tonnage.questions.plans import plan_of_text, read_plan
 
 OLDER = sorted((Path(__file__).parents[1] / "data/older").glob("plan-*.json"))
 """As they were written then, never rewritten: NAME-KIND-COMMIT.json."""

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from tonnage.core.reading import request_fields
+from tonnage.questions.registry import REQUESTS
 from tonnage.questions.request_schema import request_schema
-from tonnage.questions.requests import REQUESTS
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "docs" / "request.schema.json"

@@ -17,8 +17,7 @@ from tools.data_release import archive_bytes, build, pack, public_key, sign
 from tonnage.catalog import rows
 from tonnage.cli import root
 from tonnage.data import update
-from tonnage.data.archive import install
-from tonnage.data.diff import tables_of
+from tonnage.data.archive import install, tables_of
 
 SEED, OTHER = bytes(range(32)), bytes(32)
 SOON, LATER = "2099.01.01", "2099.02.01"

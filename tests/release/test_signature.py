@@ -3,7 +3,7 @@
 import pytest
 from tools.data_release import public_key, sign
 
-from tonnage.data.signature import is_signed
+from tonnage.data.archive import is_signed
 from tonnage.errors import BadRequest
 
 ORDER = 2**252 + 27742317777372353535851937790883648493

@@ -13,7 +13,7 @@ from tests.sweeps import FULL
 from tools.data_release import build, public_key
 
 from tonnage.core.files import read_mapping
-from tonnage.data.diff import tables_of
+from tonnage.data.archive import tables_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SEED, SOON = bytes(range(32)), "2099.01.01"

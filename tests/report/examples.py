@@ -11,12 +11,11 @@ from tonnage.catalog import NOTHING
 from tonnage.core.files import read_mapping
 from tonnage.questions.ask import answer
 from tonnage.questions.compare.files import compare_files
-from tonnage.questions.cost.reading import rent_or_buy_request
+from tonnage.questions.cost.inputs import rent_or_buy_request
 from tonnage.questions.cost.rent_or_buy import rent_or_buy
 from tonnage.questions.registry import KINDS
 from tonnage.questions.simulate.page import simulation_question
-from tonnage.questions.simulate.reading import simulation_of
-from tonnage.questions.simulate.simulate import simulate
+from tonnage.questions.simulate.simulate import simulate, simulation_of
 from tonnage.report.document import Document
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"

@@ -17,8 +17,7 @@ from tonnage.questions.answers import (
 )
 from tonnage.questions.registry import KINDS
 from tonnage.report.document import Headline, Meter, Meters, Section, Table, Text, grid
-from tonnage.report.html import blocks, figures, report, standalone, table
-from tonnage.report.picture import save
+from tonnage.report.html import blocks, figures, report, save, standalone, table
 
 NASTY = "<script>alert('x')</script>\"&"
 

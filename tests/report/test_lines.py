@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.questions.answers import show
 from tonnage.questions.serve.plan import plan_serve
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 from tonnage.report.wording import account_texts
 
 

@@ -20,7 +20,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import Choice
 from tonnage.questions.answers import DOCUMENTS, document_of, fragment, show
 from tonnage.report.document import Document, Headline, Table
-from tonnage.report.markdown import markdown
+from tonnage.report.html import markdown
 from tonnage.report.names import model_name, part_name, product
 from tonnage.report.screen import Pick, Ranking, left_out, picks, rows_shown
 from tonnage.report.terminal import print_blocks

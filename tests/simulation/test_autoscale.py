@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.simulation.autoscale import fleet_of, idle_of_bursts, idle_of_poisson, replicas_of_day
+from tonnage.simulation.router import fleet_of, idle_of_bursts, idle_of_poisson, replicas_of_day
 
 
 @given(st.integers(1, 50), st.integers(2, 5))

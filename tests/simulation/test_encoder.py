@@ -10,7 +10,7 @@ from tonnage.catalog.hub.resolve import resolve
 from tonnage.core.deployment import Deployment, deploy
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.layout import Layout
-from tonnage.domain.requests.images import Images
+from tonnage.domain.requests.groups import Images
 from tonnage.physics.vision import encoder_of, image_of, token_bytes
 from tonnage.simulation.encoder import Encoders, encode_s, encoder_share, hits_of, kept_bytes
 

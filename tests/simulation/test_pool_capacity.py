@@ -10,17 +10,16 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.core.replica import build_replica
-from tonnage.core.steady_state import state_of
+from tonnage.core.replica import build_replica, state_of
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision
 from tonnage.domain.requests.common import Slo
 from tonnage.questions.serve.capacity_search import arrays_of, draw_requests, front_requests, point_of, unit_player
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 from tonnage.simulation.arrivals import at_rate
 from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, Steady
-from tonnage.simulation.pool_capacity import Unit
+from tonnage.simulation.disaggregated import Unit
 
 TIMES = ReplicaTimes(
     batches=(1.0, 8.0, 64.0, 256.0),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tonnage.simulation.session_replay import replay_hits
+from tonnage.simulation.sessions import replay_hits
 from tonnage.simulation.simulated import Requests, requests_of
 
 SIZE = 16

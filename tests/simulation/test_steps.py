@@ -9,8 +9,7 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.precision import Precision
 from tonnage.physics.transformer import Tokens
-from tonnage.simulation.closed_loop import Load
-from tonnage.simulation.static import burst, static_batch
+from tonnage.simulation.closed_loop import Load, burst, static_batch
 from tonnage.simulation.step_parts import encoded_work, parts_of
 from tonnage.simulation.steps import MixedStep, Placement, seconds, step_grid, step_parts, step_table
 

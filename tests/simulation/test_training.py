@@ -11,7 +11,7 @@ from tonnage.catalog.fitted import with_training_totals
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import Model, Network
 from tonnage.domain.training import TrainSetup
-from tonnage.engines.training import software_spec
+from tonnage.engines.registry import software_spec
 from tonnage.errors import Unmeasured
 from tonnage.physics.network import network_totals
 from tonnage.physics.training_memory import held_parameters

@@ -5,8 +5,7 @@ import ast
 import pytest
 from tests.style.source import modules, tree_of
 
-from tonnage.engines.registry import engines, server_metrics
-from tonnage.engines.training import framework_words, training_families
+from tonnage.engines.registry import engines, framework_words, server_metrics, training_families
 
 OWN = ("engines/", "export/targets/")
 """The records themselves, and export modules, each named after its target."""
@@ -20,7 +19,7 @@ ALLOWED = {
     "catalog/hub/names.py": ({"hf", "unsloth", "megatron", "mlx"}, "words of model names"),
     "questions/own/mixed.py": ({"llama-server"}, "the program whose command is written"),
     "measure/history.py": ({"vllm", "sglang", "transformers"}, "Python packages whose versions are kept"),
-    "export/batch.py": ({"vllm"}, "the engine whose offline class the exported loop calls"),
+    "export/training_files.py": ({"vllm"}, "the engine whose offline class the exported loop calls"),
     "adopt/__init__.py": ({"axolotl", "trl"}, "reads the files of these programs"),
     "adopt/manifests.py": ({"vllm"}, "what platforms that name no engine start"),
 }

@@ -13,25 +13,34 @@ from tests.style.source import modules, tree_of
 from tonnage.core.reading import NAMES, request_fields
 from tonnage.domain.requests import field as declarations
 from tonnage.domain.requests.field import GROUPS, Field, attributes_of, fields_of, groups_of
-from tonnage.questions.requests import REQUESTS
+from tonnage.questions.registry import REQUESTS
 from tonnage.units import DIMENSIONS
 
-DECLARING = ("domain/requests/", "domain/layout.py", "domain/case.py", "domain/rl.py")
-REQUEST = re.compile(r"questions/\w+/request(_\w+)?\.py")
+DECLARING = (
+    "domain/requests/",
+    "domain/cost.py",
+    "domain/infer_plan.py",
+    "domain/simulate.py",
+    "domain/train_plan.py",
+    "domain/layout.py",
+    "domain/case.py",
+    "domain/rl.py",
+)
+REQUEST = re.compile(r"questions/\w+/(question|answer)\.py")
 MAKERS = ("Field", *(name for name in vars(declarations) if name.endswith("_field")))
 BESIDE = {"web/questions.py": "lists of groups and the ways of a comparison, as one box of a form"}
 """Modules that make a `Field` of their own, and why."""
 DERIVED = {
     ("traffic", "core/load_fields.py"): "lengths where neither they nor a profile are given: chat's",
-    ("seq_len", "questions/train/reading.py"): "the shortest sequence that a number of tokens is held against",
-    ("kind", "questions/fleet/reading.py"): "of a workload, from the fields it has",
-    ("survives", "questions/fleet/reading.py"): "from the number of zones",
-    ("spot_share", "questions/fleet/reading.py"): "from the kind of workload",
-    ("per_node", "questions/fleet/reading.py"): "from the number of accelerators",
-    ("buckets", "questions/fleet/reading.py"): "one, where neither a number nor a list is given",
-    ("machine", "questions/cost/reading.py"): "the usual server, whose accelerator and key are two attributes",
+    ("seq_len", "questions/train/question.py"): "the shortest sequence that a number of tokens is held against",
+    ("kind", "questions/fleet/question.py"): "of a workload, from the fields it has",
+    ("survives", "questions/fleet/question.py"): "from the number of zones",
+    ("spot_share", "questions/fleet/question.py"): "from the kind of workload",
+    ("per_node", "questions/fleet/question.py"): "from the number of accelerators",
+    ("buckets", "questions/fleet/question.py"): "one, where neither a number nor a list is given",
+    ("machine", "questions/cost/inputs.py"): "the usual server, whose accelerator and key are two attributes",
     ("option", "web/app.py"): "which option of a plan is exported or opened; an engine's setting elsewhere",
-    ("think_time", "questions/serve/reading.py"): "of a user, turned into a rate",
+    ("think_time", "questions/serve/question.py"): "of a user, turned into a rate",
 }
 """Fields whose default follows from other fields, so that no attribute holds it."""
 
@@ -84,7 +93,7 @@ def test_no_reader_repeats_the_default_of_a_field() -> None:
     again = {
         (call.args[0].value, path)
         for path, text in modules()
-        if path.startswith(("core/load_fields.py", "cli/", "web/")) or path.endswith("/reading.py")
+        if path.startswith(("core/load_fields.py", "cli/", "web/")) or path.endswith(("/inputs.py", "/question.py"))
         for call in _calls(text, "get")
         if len(call.args) == 2 and isinstance(call.args[0], ast.Constant) and call.args[0].value in names
         if isinstance(call.args[1], (ast.Constant, ast.Name, ast.IfExp, ast.Call))

@@ -21,7 +21,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.calibration import Calibration, Stretch
 from tonnage.domain.plan import Bill
 from tonnage.errors import TonnageError, UnknownName
-from tonnage.sweep import runners, store
+from tonnage.sweep import runners
 from tonnage.sweep import sweep as sweeps
 from tonnage.sweep.runners import Chunk, answer_chunk, pick_numbers
 from tonnage.sweep.sweep import Sweep, points_of, sweep_of
@@ -201,7 +201,7 @@ def foreign(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_foreign_file_is_left_alone(foreign: Path) -> None:
     before = foreign.read_bytes()
-    with pytest.raises(TonnageError, match="is no SQLite file"), store.open_store(foreign):
+    with pytest.raises(TonnageError, match="is no SQLite file"), sweeps.open_store(foreign):
         pass
     assert foreign.read_bytes() == before
 
@@ -232,16 +232,14 @@ def test_a_damaged_answer_is_asked_again_and_named_until_then(tmp_path: Path, da
     import sqlite3
     from contextlib import closing
 
-    from tonnage.sweep import store as stores
-
-    with stores.open_store(tmp_path / "s") as store:
-        stores.keep_answers(store, [("a", b'{"x": 1}'), ("b", b'{"x": 2}')])
+    with sweeps.open_store(tmp_path / "s") as store:
+        sweeps.keep_answers(store, [("a", b'{"x": 1}'), ("b", b'{"x": 2}')])
     with closing(sqlite3.connect(tmp_path / "s")) as raw:
         raw.execute("UPDATE answers SET row = ? WHERE key = 'a'", ("{}}" if damage is None else damage,))
         raw.commit()
-    with stores.open_store(tmp_path / "s") as store:
-        assert stores.answered_keys(store) == {"b"}
-        wrong, sound = stores.rows(store, ["a", "b"])
+    with sweeps.open_store(tmp_path / "s") as store:
+        assert sweeps.answered_keys(store) == {"b"}
+        wrong, sound = sweeps.rows(store, ["a", "b"])
         assert isinstance(wrong, str) and "damaged" in wrong and sound == {"x": 2}
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.catalog.intervals import factor
+from tonnage.catalog.fitted import factor
 from tonnage.errors import BadFact, UnknownName
 from tonnage_accuracy.grouping import Labels
 from tonnage_accuracy.left_out import COLUMNS, FILE, LeftOut, left_out_predictions, left_out_scores

@@ -21,7 +21,7 @@ from tonnage.catalog import NOTHING, Additions, gather
 from tonnage.catalog.additions import calibration_toml
 from tonnage.domain.calibration import Calibration, Stretch
 from tonnage.errors import TonnageError
-from tonnage.questions.adopt.remedy import with_plan
+from tonnage.questions.adopt.service import with_plan
 from tonnage.questions.answers import document_of
 from tonnage.questions.ask import answer
 from tonnage.report.document import Document, as_json

@@ -18,8 +18,7 @@ from tools.attack.server import LONG
 
 from tonnage.catalog import NOTHING
 from tonnage.errors import TonnageError
-from tonnage.questions.ask import answer
-from tonnage.questions.plans import read_plan
+from tonnage.questions.ask import answer, read_plan
 from tonnage.report.document import as_json
 from tonnage.web.questions import QUESTIONS
 from tonnage.web.tool_results import TOOLS, call

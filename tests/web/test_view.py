@@ -11,7 +11,7 @@ import tonnage
 from tonnage.questions.answers import document_of
 from tonnage.report.document import Note
 from tonnage.report.html import blocks as as_html
-from tonnage.report.markdown import markdown
+from tonnage.report.html import markdown
 from tonnage.web import view
 
 HINTS = ("--why", "--all", "tonnage explain")

@@ -109,7 +109,7 @@ def _file(content: str, *command: str, name: str = "request.yaml") -> None:
 
 def _quoted(field: str, text: str) -> None:
     from tonnage.core.quotes import quotes_of_file
-    from tonnage.questions.serve.reading import serve_request
+    from tonnage.questions.serve.question import serve_request
 
     entry = {"accelerator": "H100", "price": "$2/h", "term": "12 months", field: text}
     with tempfile.TemporaryDirectory() as folder:

@@ -52,10 +52,10 @@ def _kept_in_history(path: Path) -> set[str]:
 
 
 def _kept_in_sweep(path: Path) -> set[str]:
-    from tonnage.sweep import store
+    from tonnage.sweep import sweep
 
-    with store.open_store(path) as held:
-        return store.answered_keys(held)
+    with sweep.open_store(path) as held:
+        return sweep.answered_keys(held)
 
 
 def _started(script: str, path: Path, *, number: int, rows: int) -> subprocess.Popen[str]:
@@ -83,8 +83,8 @@ def _killed(what: str, script: str, kept: Callable[[Path], set[str]], *, kills: 
             said |= {line.strip() for line in writer.stdout.read().splitlines(keepends=True) if line.endswith("\n")}
             writer.communicate()
         lost = said - {""} - kept(path)
-        with contextlib.closing(sqlite3.connect(path)) as store:
-            sound = store.execute("PRAGMA integrity_check").fetchone()[0]
+        with contextlib.closing(sqlite3.connect(path)) as sweep:
+            sound = sweep.execute("PRAGMA integrity_check").fetchone()[0]
     said.discard("")
     wrong = (
         []
@@ -194,7 +194,7 @@ def foreign_files(_: float) -> Outcome:
     from tonnage.errors import TonnageError
     from tonnage.measure.history import Place
     from tonnage.measure.history import open_store as history
-    from tonnage.sweep import store
+    from tonnage.sweep import sweep
 
     pick, wrong, count = random.Random("foreign"), 0, 200
     for number in range(count):
@@ -209,7 +209,7 @@ def foreign_files(_: float) -> Outcome:
                 path.write_bytes(pick.choice((b"", b"SQLite format 3\x00")) + pick.randbytes(pick.randrange(1, 9_000)))
             before = path.read_bytes()
             try:
-                opening = history(Place(path=path), write=True) if number % 4 < 2 else store.open_store(path)
+                opening = history(Place(path=path), write=True) if number % 4 < 2 else sweep.open_store(path)
                 with opening:
                     wrong += 1
             except TonnageError:

@@ -30,7 +30,7 @@ def start_up() -> list[Row]:
 def planning() -> list[Row]:
     """A plan over the whole catalogue, from a cold start, and configurations looked at per second."""
     from tonnage.questions.serve.plan import plan_serve
-    from tonnage.questions.serve.reading import serve_request
+    from tonnage.questions.serve.question import serve_request
 
     best_of(1, SERVE)  # compiles the simulator, once on a machine
     decided, quick = best_of(3, SERVE), best_of(3, [*SERVE, "--quick"])

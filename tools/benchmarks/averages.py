@@ -23,7 +23,7 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.questions.serve import decide, plan
 from tonnage.questions.serve.capacity_search import SearchedCapacity, draw_requests, point_at, search_capacity
 from tonnage.questions.serve.option import Candidate
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 from tonnage.questions.serve.variations import sure_cost
 
 TRAFFIC: Final = ("chat", "code", "rag", "long-chat", "summarise", "reasoning", "agent", "batch")

@@ -46,7 +46,7 @@ def _compiled() -> float:
 def _replica(prompt: float, output: float, **more: Any) -> Any:
     """An 8B model on one H100 under vLLM."""
     from tonnage.core.deployment import resolve
-    from tonnage.core.replica_arrays import replica_arrays
+    from tonnage.core.replica import replica_arrays
     from tonnage.domain.case import ServeCase, Traffic
 
     case = ServeCase(

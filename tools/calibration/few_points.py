@@ -29,7 +29,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from tonnage.catalog.intervals import Priors, priors
+from tonnage.catalog.fitted import Priors, priors
 from tonnage.core.deployment import resolve
 from tonnage.core.drift import Array, drift_covariance, numbers_of, place_of
 from tonnage.core.drift import Numbers as At
@@ -37,9 +37,8 @@ from tonnage.core.error_model import NINETY
 from tonnage.domain.calibration import Learnt
 from tonnage.domain.case import ServeCase
 from tonnage.errors import TonnageError
-from tonnage.questions.calibrate.fit import shares_of
 from tonnage.questions.calibrate.loads import in_flight_of, shipped_interruption, shipped_overheads, under_stretch
-from tonnage.questions.calibrate.posterior import NAMES, next_point, posterior
+from tonnage.questions.calibrate.posterior import NAMES, next_point, posterior, shares_of
 from tonnage_accuracy.cases import case_of, kind_of
 from tonnage_accuracy.grouping import group_by, read_grouping
 from tonnage_accuracy.left_out import left_out_predictions

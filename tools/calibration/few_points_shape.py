@@ -33,7 +33,7 @@ from tools.calibration.few_points import (
 
 from tonnage import catalog
 from tonnage.catalog import hub
-from tonnage.catalog.intervals import Priors, priors
+from tonnage.catalog.fitted import Priors, priors
 from tonnage.core import train_estimate as estimate
 from tonnage.domain.calibration import Learnt
 from tonnage.domain.case import TrainCase

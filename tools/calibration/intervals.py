@@ -21,7 +21,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from tonnage.catalog.intervals import KINDS
+from tonnage.catalog.fitted import KINDS
 from tonnage_accuracy.cases import kind_of
 from tonnage_accuracy.contradictions import contradicting
 from tonnage_accuracy.grouping import LEFT_OUT, labels_of, read_grouping

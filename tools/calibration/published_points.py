@@ -17,7 +17,8 @@ import msgspec
 import numpy as np
 from tools.calibration.published import date_of, source_of
 
-from tonnage.catalog.points import COLUMNS, FILE
+from tonnage.catalog.published import FILE
+from tonnage.catalog.published import POINT_COLUMNS as COLUMNS
 from tonnage_accuracy.cases import kind_of
 from tonnage_accuracy.published_points import FARTHEST, PublishedNumber, published_numbers, taught_lines
 from tonnage_accuracy.rows import Row, usable_rows, write_packed

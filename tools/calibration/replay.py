@@ -19,7 +19,7 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.core.deployment import Deployment, resolve
-from tonnage.core.replica_arrays import replica_arrays
+from tonnage.core.replica import replica_arrays
 from tonnage.domain.case import Links, ServeCase, Traffic
 from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Layout

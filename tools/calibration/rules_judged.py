@@ -17,9 +17,8 @@ from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.case import InferCase, ServeCase, Traffic
 from tonnage.domain.precision import Precision
 from tonnage.physics.parameters import active_parameters, parameters
-from tonnage.questions.fit.answer import FitAnswer
 from tonnage.questions.fit.fit import fit
-from tonnage.questions.fit.reading import fit_request
+from tonnage.questions.fit.question import FitAnswer, fit_request
 from tonnage.questions.predict.inference import predict_infer
 from tonnage.questions.predict.serving import predict_serve
 from tonnage.units import GB

@@ -14,10 +14,10 @@ from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.cost import Claim
 from tonnage.domain.precision import Precision
 from tonnage.pricing.owning import resale_share
-from tonnage.questions.cost.reading import rent_or_buy_request
+from tonnage.questions.cost.inputs import rent_or_buy_request
 from tonnage.questions.cost.rent_or_buy import FASTEST_DECLINE, rent_or_buy
 from tonnage.questions.lifecycle.plan import plan_lifecycle
-from tonnage.questions.lifecycle.reading import lifecycle_request
+from tonnage.questions.lifecycle.question import lifecycle_request
 from tonnage.questions.predict.serving import predict_serve
 
 

@@ -36,7 +36,7 @@ from tonnage.errors import TonnageError
 from tonnage.physics.efficiency import peak_flop_per_s
 from tonnage.physics.parameters import active_parameters
 from tonnage.simulation.disaggregated import disaggregated_loop
-from tonnage.simulation.served import Served
+from tonnage.simulation.simulated import Served
 from tonnage.simulation.steps import StepGrid, step_table
 from tonnage_accuracy.cases import case_of, kind_of
 from tonnage_accuracy.quantities import Measured, measured_numbers

@@ -145,7 +145,7 @@ def read_large(reader: str, path: Path) -> object:
 
         return sum(1 for _ in read_rows(path))
     if reader == "plans":
-        from tonnage.questions.plans import read_plan
+        from tonnage.questions.ask import read_plan
 
         return read_plan(str(path))
     if reader == "inventory":

@@ -86,7 +86,7 @@ def _units(data: bytes) -> list[object]:
 
 def _quotes(path: Path) -> object:
     from tonnage.core.quotes import quotes_of_file
-    from tonnage.questions.serve.reading import serve_request
+    from tonnage.questions.serve.question import serve_request
 
     return serve_request({"model": "8B", "rate": "2/s", "quotes": quotes_of_file(str(path))})
 
@@ -98,7 +98,7 @@ def _request(path: Path) -> object:
 
     fields = read_mapping(str(path))
     if "cost" in fields:
-        from tonnage.questions.cost.reading import rent_or_buy_request
+        from tonnage.questions.cost.inputs import rent_or_buy_request
 
         return rent_or_buy_request({name: value for name, value in fields.items() if name != "cost"})
     if "sweep" in fields:
@@ -106,7 +106,7 @@ def _request(path: Path) -> object:
 
         return sweep_of(fields)
     if "plan" not in fields:
-        from tonnage.questions.simulate.reading import simulation_of
+        from tonnage.questions.simulate.simulate import simulation_of
 
         return simulation_of(fields)
     kind, asked = kind_of(fields)
@@ -117,7 +117,7 @@ def _request(path: Path) -> object:
 
 def _config(data: bytes) -> object:
     from tonnage.catalog.hub.config import read_config
-    from tonnage.catalog.hub.jsonfile import parse_object
+    from tonnage.catalog.hub.fields import parse_object
     from tonnage.physics.parameters import parameters
 
     return parameters(read_config(parse_object(data, file="config.json")))
@@ -207,7 +207,7 @@ def _streams() -> Iterator[bytes]:
 
 
 def _plan(path: Path) -> object:
-    from tonnage.questions.plans import read_plan
+    from tonnage.questions.ask import read_plan
 
     return read_plan(str(path))
 
@@ -274,7 +274,7 @@ def _case(data: bytes) -> object:
 
 
 def _profile(data: bytes) -> object:
-    from tonnage.catalog.hub.jsonfile import parse_object
+    from tonnage.catalog.hub.fields import parse_object
     from tonnage.catalog.hub.resolve import read_profile
 
     return read_profile(parse_object(data, file="profile.json"), where="profile.json")

@@ -23,9 +23,8 @@ from tonnage.domain.case import TrainCaseLayout
 from tonnage.domain.layout import Layout
 from tonnage.domain.precision import Precision
 from tonnage.domain.rl import RlCase, RlCoefficients
-from tonnage.questions.rl.answer import RlSplit
 from tonnage.questions.rl.candidates import best_of
-from tonnage.questions.rl.request import Rl
+from tonnage.questions.rl.question import Rl, RlSplit
 from tonnage.questions.rl.step import predict_rl
 from tonnage.questions.train.search import Place
 

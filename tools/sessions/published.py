@@ -31,8 +31,8 @@ from tonnage.core.serving_traffic import open_load
 from tonnage.core.session_reuse import reused_at
 from tonnage.domain.case import ServeCase, ServeResult, Traffic
 from tonnage.domain.requests.common import Lengths
+from tonnage.domain.requests.groups import SessionFields
 from tonnage.domain.requests.serve import Serve
-from tonnage.domain.requests.sessions import SessionFields
 from tonnage.domain.sessions import SessionClass, SessionProfile
 from tonnage.questions.predict.predict import predict
 from tonnage.questions.sessions.logs import hits_over_size

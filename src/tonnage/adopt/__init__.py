@@ -15,15 +15,14 @@ import msgspec
 from msgspec.structs import replace
 
 from tonnage.adopt.commands import Started, as_arguments, find_started, flags_of, programs, serving, serving_script
-from tonnage.adopt.documents import documents_of, toml_of, whole_of
-from tonnage.adopt.machine import machine_of_directives
+from tonnage.adopt.documents import documents_of, machine_of_directives, toml_of, whole_of
 from tonnage.adopt.manifests import running_in
 from tonnage.adopt.shell import Script, read_script
 from tonnage.errors import BadFact, BadRequest, TonnageError, echo
 from tonnage.export import target_module
 from tonnage.export.options import known_options, read_options
 from tonnage.foreign import check_values
-from tonnage.questions.adopt.answer import Machine, Running
+from tonnage.questions.adopt.question import Machine, Running
 
 
 def read_running(text: str, *, name: str = "the file") -> Running:

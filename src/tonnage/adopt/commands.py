@@ -13,7 +13,7 @@ from tonnage.adopt.documents import documents_of, whole_of
 from tonnage.adopt.shell import Script
 from tonnage.export import known_targets, target_module
 from tonnage.export.options import Options, read_options
-from tonnage.questions.adopt.answer import Machine, Running
+from tonnage.questions.adopt.question import Machine, Running
 from tonnage.record import Record
 
 _RELEASE: Final = re.compile(r"(?:^|[:/v-])v?(\d+\.\d+(?:\.\d+)?)")

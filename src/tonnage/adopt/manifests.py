@@ -18,10 +18,18 @@ from tonnage.adopt.commands import (
     serving,
     serving_script,
 )
-from tonnage.adopt.documents import count_in, documents_of, group_in, list_in, path_in, whole_of
-from tonnage.adopt.machine import machine_of_labels, machine_of_words
+from tonnage.adopt.documents import (
+    count_in,
+    documents_of,
+    group_in,
+    list_in,
+    machine_of_labels,
+    machine_of_words,
+    path_in,
+    whole_of,
+)
 from tonnage.adopt.shell import expand_text, read_script, split_words
-from tonnage.questions.adopt.answer import Machine, Running
+from tonnage.questions.adopt.question import Machine, Running
 
 Document = dict[str, Any]
 

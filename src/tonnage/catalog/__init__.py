@@ -13,8 +13,7 @@ from tonnage.catalog.additions import NOTHING, Additions, gather
 from tonnage.catalog.hardware import published_results, scale_up_domains
 from tonnage.catalog.models import model, models
 from tonnage.catalog.offers import offers, spot_records
-from tonnage.catalog.providers import carbon, carbon_of, countries, providers
-from tonnage.catalog.tco import parameter, servers, tco
+from tonnage.catalog.providers import carbon, carbon_of, countries, parameter, providers, servers, tco
 from tonnage.catalog.tokens import token_prices
 
 __all__ = [

@@ -1,5 +1,10 @@
 """
-Which accelerators are known, and which one does a name mean?
+Which accelerators are known, and which one does a name mean, however a tool, a cloud or a person spells it?
+
+Three looks, strictest first: the id, alias or name itself, without case, punctuation and vendor's words
+("NVIDIA", "GeForce", "Tesla"); the table of family defaults ("H100" is the SXM5 80GB); and the words of the
+name, all of which an accelerator must have ("h100 80gb hbm3"). Where several remain, the family's default
+among them is taken and the others are told; without a default the name is refused.
 
 One CSV row per accelerator under data/accelerators, a file per vendor, in the units datasheets use; this is
 the one place that turns them into base units. The user's own accelerators and what-ifs come on top, so that
@@ -9,19 +14,144 @@ every caller sees one mapping.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from tonnage.catalog import hardware, names, what_if
+from tonnage.catalog import hardware, what_if
 from tonnage.catalog.additions import NOTHING, Additions, FileStates, calibrations, file_states, tables
 from tonnage.catalog.rows import DATA, Row, number, table, yes_no
 from tonnage.domain.accelerator import STATUSES, Accelerator, Fact, Link, parse_slice_name
-from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName
+from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo, nearest
 from tonnage.units import GB, GiB, MiB
+
+# Words that tools print around the part's own name and that distinguish no two parts.
+_NOISE: Final = frozenset(
+    {"nvidia", "amd", "intel", "google", "aws", "apple", "qualcomm", "habana", "geforce", "tesla", "quadro", "radeon"}
+    | {"instinct", "cloud", "cpu", "gpu", "graphics", "edition", "generation", "corporation", "accelerator"}
+    | {"per", "chip", "socket", "core"}
+)
+_PREFIX: Final = re.compile(r"^(rtx|gtx|rx|tpu|arc|jetson|cpu)(?=[0-9av])")
+# Only a word with a digit names a part; "80GB", "HBM3" and "PCIe5" tell variants apart but name none.
+_TELLING: Final = re.compile(r"(?=\D*\d)(?!\d+gi?b$|hbm|g?ddr|lpddr|sxm|pcie)")
+MAX_NAME_LENGTH: Final = 200
+"""Characters; no accelerator's name comes near it, and a hostile one is not worth comparing."""
+
+_COUNTED: Final = re.compile(r"^\s*(\d{1,6})\s*(?:[x×*]\s*|\s)(?=.*[a-z])(?=.*\d)(.+)$", re.IGNORECASE)
+_WORD: Final = re.compile(r"[a-z0-9]+(?:\.[0-9]+)?")
+
+
+class Match(NamedTuple):
+    """An accelerator's id, and the other ids that the same name could have meant."""
+
+    id: str
+    others: tuple[str, ...]
+
+
+class Index(NamedTuple):
+    """Where to look a name up: squeezed spellings, words, and the defaults of families."""
+
+    spellings: Mapping[str, tuple[str, ...]]
+    words: Mapping[str, frozenset[str]]
+    defaults: Mapping[str, str]
+    listed: tuple[str, ...]
+    """Every id, alias and name, for suggestions."""
+
+
+def index(accelerators: Iterable[Accelerator], defaults: Mapping[str, str]) -> Index:
+    """Prepare the look-up once; `defaults` maps family names to ids."""
+    spellings: dict[str, list[str]] = {}
+    words: dict[str, frozenset[str]] = {}
+    listed: list[str] = []
+    for part in accelerators:
+        given = (part.id, part.name, *part.aliases)
+        listed += given
+        for spelling in {form for name in given for form in _forms(name)}:
+            ids = spellings.setdefault(spelling, [])
+            if part.id not in ids:
+                ids.append(part.id)
+        every = " ".join((*given, part.form_factor, part.memory_type, part.architecture, part.vendor))
+        words[part.id] = frozenset(_words(every)) | {_squeeze(name) for name in given}
+    return Index(
+        spellings={spelling: tuple(ids) for spelling, ids in spellings.items()},
+        words=words,
+        defaults={form: chosen for name, chosen in defaults.items() for form in _forms(name)},
+        listed=tuple(listed),
+    )
+
+
+def resolve(name: str, index: Index) -> Match:
+    """
+    The accelerator that a name means, with the alternatives it passed over.
+
+    Raises
+    ------
+    UnknownName
+        No accelerator has this name, or several have and none is a default.
+    BadRequest
+        The name holds how many there are: "8x H100".
+    """
+    if len(name) > MAX_NAME_LENGTH:
+        raise UnknownName("accelerator", name, known=index.words)
+    plain = name.strip().lower()
+    if plain in index.words:
+        return Match(plain, ())
+    forms = _forms(name)
+    default = next((index.defaults[form] for form in forms if form in index.defaults), None)
+    if default is not None and default in index.words:
+        return Match(default, _family(name, index, without=default))
+    spelled = next((index.spellings[form] for form in forms if form in index.spellings), ())
+    several = spelled or _with_words(name, index)
+    if len(several) == 1:
+        return Match(several[0], ())
+    defaults = [id for id in index.defaults.values() if id in several]
+    if not defaults and (counted := _COUNTED.match(name)) is not None:
+        one = resolve(counted[2], index).id
+        how = (
+            f"name '{one}' alone, and their number ({counted[1]}) where the question has a field for it: accelerators,"
+            " tp, count or max_accelerators"
+        )
+        raise BadRequest(f"'{echo(name)}' is a number of accelerators: {how}")
+    if not defaults:
+        # Suggest ids, and other spellings only where no id comes near.
+        other_spelling = not nearest(name, index.words) and nearest(name, index.listed)
+        known = several or (index.listed if other_spelling else index.words)
+        raise UnknownName("accelerator", name, known=known)
+    return Match(defaults[0], tuple(id for id in several if id != defaults[0]))
+
+
+def _family(name: str, index: Index, *, without: str) -> tuple[str, ...]:
+    """Every accelerator that has the words of the name or whose spelling starts with it."""
+    start = _squeeze(name)
+    starting = {id for spelling, ids in index.spellings.items() if spelling.startswith(start) for id in ids}
+    both = starting.union(_with_words(name, index)) - {without}
+    return tuple(id for id in index.words if id in both)
+
+
+def _with_words(name: str, index: Index) -> tuple[str, ...]:
+    wanted = [word for word in _words(name) if word not in _NOISE]
+    if not any(_TELLING.match(word) for word in wanted):
+        return ()
+    return tuple(id for id, words in index.words.items() if words.issuperset(wanted))
+
+
+def _words(name: str) -> list[str]:
+    return _WORD.findall(name.lower())
+
+
+def _squeeze(name: str) -> str:
+    return "".join(word for word in _words(name) if word not in _NOISE)
+
+
+def _forms(name: str) -> tuple[str, ...]:
+    """The spellings that mean this name: squeezed, without what stands in brackets, without the product line."""
+    forms = [_squeeze(name), _squeeze(re.sub(r"\(.*?\)", "", name))]
+    forms += [_PREFIX.sub("", form) for form in forms]
+    return tuple(dict.fromkeys(filter(None, forms)))
+
 
 # Every peak is dense. H100's "3,958 TFLOPS FP8" is with 2:4 sparsity, and GeForce rates are with FP32
 # accumulate (RTX 4090 bf16 165, not 330); the faster fp16 with fp16 accumulate has a column of its own.
@@ -64,16 +194,16 @@ def accelerator(name: str, additions: Additions = NOTHING) -> Accelerator:
     split = parse_slice_name(name)
     if split is not None:
         return _slice(accelerator(split[0], additions), split[1])
-    index = _index(additions, file_states(additions))
+    spellings = _index(additions, file_states(additions))
     try:
-        return known[names.resolve(name, index).id]
+        return known[resolve(name, spellings).id]
     except UnknownName:
         stated = _MEMORY.search(name)
         if stated is None:
             raise
         # "MI300X 192 GB", as answers name it: the part without its size, if that is its size.
         try:
-            part = known[names.resolve(name[: stated.start()], index).id]
+            part = known[resolve(name[: stated.start()], spellings).id]
         except TonnageError:
             part = None
         if part is None or float(stated[1]) not in {round(part.memory_bytes / unit) for unit in (GB, GiB)}:
@@ -134,7 +264,7 @@ def ambiguity(name: str, additions: Additions = NOTHING) -> str | None:
     known = accelerators(additions)
     if name in known or parse_slice_name(name) is not None:
         return None
-    match = names.resolve(name, _index(additions, file_states(additions)))
+    match = resolve(name, _index(additions, file_states(additions)))
     if not match.others:
         return None
     also = ", ".join(known[other].name for other in match.others)
@@ -166,9 +296,9 @@ def _all(additions: Additions, _stamp: FileStates) -> Mapping[str, Accelerator]:
             )
         known[added.id] = added
     if additions.overrides:
-        index = names.index(known.values(), _defaults())
+        spellings = index(known.values(), _defaults())
         for name, changes in what_if.parse_overrides(additions.overrides).items():
-            changed = names.resolve(name, index).id
+            changed = resolve(name, spellings).id
             known[changed] = what_if.override(known[changed], changes)
     for own in calibrations(additions) if additions.paths and additions.calibrated else ():
         part = known.get(own.accelerator)
@@ -181,8 +311,8 @@ def _all(additions: Additions, _stamp: FileStates) -> Mapping[str, Accelerator]:
 
 
 @lru_cache(maxsize=16)
-def _index(additions: Additions, _stamp: FileStates) -> names.Index:
-    return names.index(_all(additions, _stamp).values(), _defaults())
+def _index(additions: Additions, _stamp: FileStates) -> Index:
+    return index(_all(additions, _stamp).values(), _defaults())
 
 
 @cache

@@ -45,7 +45,7 @@ class Additions(SparseRecord, kw_only=True):
     calibrated: bool = True
     """Whether the calibrations in the files count; False shows what they change."""
     published: bool = False
-    """Whether published rows of a model on its stack count as points of it (`catalog.points`)."""
+    """Whether published rows of a model on its stack count as points of it (`catalog.published`)."""
 
 
 NOTHING: Final = Additions()

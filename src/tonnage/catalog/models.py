@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from tonnage.catalog.additions import NOTHING, Additions, FileStates, file_states, tables
 from tonnage.catalog.hub import names
 from tonnage.catalog.hub.config import read_config, read_inline
-from tonnage.catalog.hub.sizes import decoder_of_size, mixture_of_size
+from tonnage.catalog.hub.names import decoder_of_size, mixture_of_size
 from tonnage.catalog.rows import DATA, Row, number, table
 from tonnage.domain.model import LatentAttention, Model, Moe, Network, Tower
 from tonnage.domain.precision import Precision, number_format

@@ -1,9 +1,12 @@
 """
-Who rents accelerators, on what terms, in which countries; and what electricity and object storage are like there?
+Who rents accelerators, on what terms, in which countries; what electricity, storage and owning one cost there.
 
 Certifications and residency are the vendors' own statements, not verified. Where sources contradict each other the note
 says so. Carbon intensities are annual averages of the grid, not marginal figures, and without a provider's own
 contracts. Few providers publish a price of storage where it can be read.
+
+Each parameter of owning has a band, a date and a confidence. Rows of confidence "claim" are figures of popular
+articles, kept to be tested and never used as defaults; "low" ones are planning defaults that the user should replace.
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ from typing import Annotated, Final, NamedTuple
 from msgspec import Meta
 
 from tonnage.catalog.rows import DATA, Row, number, read_rows, table
-from tonnage.domain.money import CarbonIntensity, Provider
-from tonnage.errors import BadFact
+from tonnage.domain.cost import OwnedServer
+from tonnage.domain.money import CarbonIntensity, OwnedParameter, Provider
+from tonnage.errors import BadFact, UnknownName
 from tonnage.record import Record
 
 CERTIFICATIONS: Final = ("gdpr", "iso27001", "soc2", "hipaa")
@@ -37,7 +41,7 @@ class Country(NamedTuple):
 @cache
 def providers() -> Mapping[str, Provider]:
     """Every provider by the name its offers carry."""
-    return MappingProxyType({row["provider"]: _from_row(row) for row in table(DATA / "providers" / "providers.csv")})
+    return MappingProxyType({row["provider"]: _provider(row) for row in table(DATA / "providers" / "providers.csv")})
 
 
 @cache
@@ -56,7 +60,7 @@ def is_community(provider: Provider) -> bool:
     return any(word in provider.kind for word in ("marketplace", "broker"))
 
 
-def _from_row(row: Row) -> Provider:
+def _provider(row: Row) -> Provider:
     return Provider(
         id=row["provider"],
         kind=row["kind"],
@@ -129,3 +133,64 @@ class StoragePrice(Record, kw_only=True):
 def storage_prices() -> Mapping[str, StoragePrice]:
     """Prices by provider, of those that publish one."""
     return MappingProxyType({price.provider: price for price in read_rows(_STORAGE, StoragePrice)})
+
+
+_BASE: Final = {"kW": ("W", 1e3), "MWh": ("Wh", 1e6)}
+"""Units of the table that become base units; tariffs and rents stay as they are quoted (USD/kWh, USD/kW-month)."""
+
+
+@cache
+def tco() -> Mapping[tuple[str, str], OwnedParameter]:
+    """Every parameter by (group, key)."""
+    return MappingProxyType(
+        {(row["group"], row["key"]): _owned_parameter(row) for row in table(DATA / "tco" / "tco.csv")}
+    )
+
+
+@cache
+def servers() -> Mapping[str, OwnedServer]:
+    """Every machine that can be bought, and which parameters describe it; the usual one of an accelerator first."""
+    return MappingProxyType({one.server: one for one in read_rows(DATA / "tco" / "servers.csv", OwnedServer)})
+
+
+def parameter(group: str, key: str) -> OwnedParameter:
+    """
+    One parameter of owning.
+
+    Raises
+    ------
+    UnknownName
+        No such parameter; suggests the nearest of the group.
+
+    Examples
+    --------
+    >>> found = parameter("server_power_max", "dgx-h100-8gpu")
+    >>> found.value, found.unit
+    (10200.0, 'W')
+    """
+    found = tco().get((group, key))
+    if found is None:
+        groups = {known for known, _ in tco()}
+        if group not in groups:
+            raise UnknownName("group of ownership parameters", group, known=groups)
+        raise UnknownName(group, key, known=[known for of, known in tco() if of == group])
+    return found
+
+
+def _owned_parameter(row: Row) -> OwnedParameter:
+    unit, factor = _BASE.get(row["unit"], (row["unit"], 1.0))
+    value = number(row, "value", factor=factor)
+    if value is None:
+        raise BadFact(f"{row['group']} {row['key']}: value is empty")
+    return OwnedParameter(
+        group=row["group"],
+        key=row["key"],
+        value=value,
+        low=number(row, "low", factor=factor),
+        high=number(row, "high", factor=factor),
+        unit=unit,
+        as_of=row["as_of"],
+        confidence=row["confidence"],
+        source=row["source"],
+        notes=row["notes"],
+    )

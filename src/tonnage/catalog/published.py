@@ -1,5 +1,5 @@
 """
-What have others published: a compact copy of the usable rows of the repository's measurements, and quality scores.
+What have others published: usable rows and what our fits leave of them, scores of quality, files to download.
 
 The measurements themselves stay outside the package; `tools/calibration/published.py` writes their table: what ran,
 what was measured, when and where it stands (docs/decisions/0027-living-data.md).
@@ -8,6 +8,15 @@ what was measured, when and where it stands (docs/decisions/0027-living-data.md)
 ratio of two scores of the same source and benchmark. Asked about a model, its own scores come first, then those of
 another tuning of the same weights, then those of other models of about its size, and the answer says which. Nothing is
 interpolated: without a pair of scores a change is unknown.
+
+`tools/calibration/published_points.py` writes the table of points: at most sixteen rows of one published run, each
+with its place (requests in flight, lengths, degrees), its release and formats, and ln(measured / predicted).
+`published_points` makes them a calibration of nothing but a drift, so that new rows move answers without a refit. On
+published rows left out, other loads of a configuration cut its errors to a third or a quarter, and rows of another
+publisher tell nothing (docs/accuracy.md): so they count where they are asked for, `--calibration published`.
+
+One row a model in `data/models/downloads.csv`: repositories by what reads them. A model is here when its weights are
+open, it writes text, and somebody publishes files that llama.cpp reads.
 """
 
 from __future__ import annotations
@@ -17,12 +26,16 @@ import gzip
 import io
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from statistics import median
 from typing import Any, Final
 
-from tonnage.catalog.rows import DATA, number, table
+from tonnage.catalog.fitted import priors
+from tonnage.catalog.models import look_up
+from tonnage.catalog.rows import DATA, number, read_rows, table
+from tonnage.domain.calibration import Calibration, Learnt, Stretch
+from tonnage.domain.machine import Download
 from tonnage.domain.published import Published, QualityChange, QualityScore
 from tonnage.errors import BadFact
 
@@ -265,3 +278,137 @@ def _sources() -> dict[str, str]:
         row["source"]: f"{row['text']}, {row['url']}, {row['published']}"
         for row in table(DATA / "quality" / "sources.csv")
     }
+
+
+FILE: Final = DATA / "intervals" / "points.csv.gz"
+POINT_COLUMNS: Final = (
+    "accelerator",
+    "engine",
+    "model",
+    "quantity",
+    "setting",
+    "place",
+    "left",
+    "id",
+    "source",
+    "date",
+)
+_CAUSES: Final = 7
+_TOLD: Final = 2
+"""Sources that a sentence names."""
+_Stack = tuple[str, str, str]
+
+
+def published_points(accelerator: str, engine: str, *, model: str) -> Calibration | None:
+    """
+    The published points of a model with an engine on an accelerator; absent where nobody published any.
+
+    Raises
+    ------
+    BadFact
+        The table is not what this release expects.
+
+    Examples
+    --------
+    >>> published_points("h100-sxm5-80gb", "vllm", model="no/such-model") is None
+    True
+    """
+    return _known().get((accelerator, engine, model))
+
+
+@cache
+def _known() -> Mapping[_Stack, Calibration]:
+    reader = csv.DictReader(io.StringIO(gzip.decompress(FILE.read_bytes()).decode()))
+    if tuple(reader.fieldnames or ()) != POINT_COLUMNS:
+        raise BadFact(f"intervals/points.csv.gz: columns must be {', '.join(POINT_COLUMNS)}")
+    by: dict[_Stack, list[dict[str, str]]] = {}
+    for line in reader:
+        by.setdefault((line["accelerator"], line["engine"], line["model"]), []).append(line)
+    return {stack: _calibration(stack, lines) for stack, lines in by.items()}
+
+
+def _calibration(stack: _Stack, lines: list[dict[str, str]]) -> Calibration:
+    accelerator, engine, model = stack
+    noise, dates = priors("serve").noise, sorted({line["date"] for line in lines if line["date"]})
+    sources = list(dict.fromkeys(line["source"] for line in lines))
+    more = f" and {len(sources) - _TOLD} more" if len(sources) > _TOLD else ""
+    return Calibration(
+        accelerator=accelerator,
+        engine=engine,
+        stretch=Stretch(),
+        models=(model,),
+        points=len({line["id"] for line in lines}),
+        date=" to ".join(dict.fromkeys((*dates[:1], *dates[-1:]))),
+        source="; ".join(sources[:_TOLD]) + more,
+        learnt=tuple(
+            Learnt(
+                model=model,
+                quantity=line["quantity"],
+                place=tuple(map(float, line["place"].split())),
+                left=float(line["left"]),
+                noise=noise[line["quantity"]],
+                shares=(0.0,) * _CAUSES,
+                setting=line["setting"],
+            )
+            for line in lines
+        ),
+    )
+
+
+BENCHMARK = "MMLU-Pro"
+"""The benchmark that most publishers of current open models state, each as it ran it itself."""
+
+_SAME: Final = frozenset({"instruct", "it", "chat", "base"})
+"""Words for the usual tunings of a model, which its files come in."""
+
+
+@cache
+def downloads() -> tuple[Download, ...]:
+    """Every downloadable model, in the order of the table."""
+    return read_rows(DATA / "models" / "downloads.csv", Download)
+
+
+def download_of(name: str) -> Download | None:
+    """
+    Files of the model that a name means, and of no other of its shape: a later version or a distillation has its own.
+
+    Examples
+    --------
+    >>> download_of("Qwen3-8B").gguf, download_of("Qwen/Qwen3-30B-A3B-Instruct-2507")
+    ('Qwen/Qwen3-8B-GGUF', None)
+    """
+    for one in downloads():
+        if name in (one.gguf, one.ollama, one.mlx, one.awq):
+            return one
+    shape = look_up(name)
+    found = next((one for one in downloads() if one.model == shape), None)
+    return found if found is not None and _words(name) <= _words(found.model) | _SAME else None
+
+
+def _words(name: str) -> set[str]:
+    return set(re.split(r"[-_:\s]+", name.rpartition("/")[2].lower()))
+
+
+def published_score(model: str) -> float | None:
+    """Its score in BENCHMARK as released; absent where the catalogue has none."""
+    return _scores().get(_untuned(model))
+
+
+@cache
+def _scores() -> dict[str, float]:
+    """By plain name; the best of several tunings of the same weights, for files come in the tuned one."""
+
+    found: dict[str, float] = {}
+    for score in quality_scores():
+        if score.benchmark == BENCHMARK and score.variant == "bf16":
+            key = _untuned(score.model)
+            found[key] = max(score.score, found.get(key, 0.0))
+    return found
+
+
+def _untuned(model: str) -> str:
+    """A model's name without its publisher and without words for how it was tuned."""
+    name = model.rpartition("/")[2].lower().removeprefix("meta-")
+    for word in ("-instruct", "-it", "-base"):
+        name = name.removesuffix(word)
+    return name

@@ -24,8 +24,7 @@ from tonnage.catalog.accelerators import accelerator
 from tonnage.catalog.hub import online
 from tonnage.catalog.hub.resolve import read_repository
 from tonnage.catalog.models import model
-from tonnage.catalog.offers import offers
-from tonnage.catalog.snapshots import keep_prices
+from tonnage.catalog.offers import keep_prices, offers
 from tonnage.domain.listing import Refresh, Refreshed, RefreshedModel, RefreshedModels
 from tonnage.domain.model import Model
 from tonnage.domain.money import Offer

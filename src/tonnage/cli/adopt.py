@@ -18,12 +18,11 @@ from tonnage.cli.options import (
     today_option,
     why_option,
 )
-from tonnage.questions.requests import REQUESTS
+from tonnage.questions.registry import REQUESTS
 
 if TYPE_CHECKING:
     from tonnage.catalog import Additions
-    from tonnage.questions.adopt.answer import Running
-    from tonnage.questions.adopt.request import Adopt
+    from tonnage.questions.adopt.question import Adopt, Running
 
 
 @click.command(cls=Grouped)
@@ -65,7 +64,7 @@ def read_service(file: str, options: dict[str, Any], *, additions: Additions) ->
     """What is asked of the service that a file starts, and what the file says."""
     from tonnage.adopt import read_running
     from tonnage.core.files import read_text
-    from tonnage.questions.adopt.reading import adopt_request
+    from tonnage.questions.adopt.question import adopt_request
 
     text = read_text(file)
     running = read_running(text, name="standard input" if file == "-" else file)

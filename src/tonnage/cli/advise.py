@@ -19,7 +19,7 @@ from tonnage.cli.options import (
     today_option,
     why_option,
 )
-from tonnage.questions.requests import REQUESTS
+from tonnage.questions.registry import REQUESTS
 
 
 @click.command(cls=Grouped)

@@ -21,7 +21,7 @@ from tonnage.cli.options import (
     why_option,
 )
 from tonnage.domain.requests.field import fields_of
-from tonnage.questions.calibrate.request import CalibrateRequest
+from tonnage.questions.calibrate.question import CalibrateRequest
 
 
 @click.command(cls=Grouped)
@@ -54,7 +54,7 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
     from tonnage.catalog.additions import save_calibration
     from tonnage.measure.points import read_points, read_training
     from tonnage.questions.calibrate.calibrate import calibrate as answer
-    from tonnage.questions.calibrate.reading import calibrate_request, check_engine, stacks_of
+    from tonnage.questions.calibrate.question import calibrate_request, check_engine, stacks_of
     from tonnage.questions.calibrate.training import calibrate_training, train_rows_of
     from tonnage.report.wording import plural
 

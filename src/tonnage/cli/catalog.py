@@ -133,7 +133,7 @@ def offers_command(check: bool, **options: Any) -> None:
     """
     asked = _sort_options(options)
     if check:
-        from tonnage.catalog.offer_audit import offers_audit
+        from tonnage.catalog.price_history import offers_audit
 
         _show(offers_audit(today=asked.today, additions=asked.additions), asked)
         return
@@ -172,8 +172,8 @@ def prices_command(names: tuple[str, ...], every_day: bool, plot: str | None, **
         names, every=every_day or plot is not None, today=asked.today, additions=asked.additions, order=asked.order
     )
     if plot is not None:
-        from tonnage.report.charts.prices import price_chart
-        from tonnage.report.picture import save
+        from tonnage.report.charts.chart import price_chart
+        from tonnage.report.html import save
 
         save(price_chart(found), plot, title="Tonnage: prices", page="")
     else:
@@ -204,9 +204,10 @@ def refresh_command(
         output_of(options).show(refresh_models(models))
         return
     if rollback or drop:
-        from tonnage.catalog import snapshots
+        from tonnage.catalog.offers import drop as drop_snapshots
+        from tonnage.catalog.offers import roll_back
 
-        done = snapshots.roll_back(providers) if rollback else snapshots.drop(providers)
+        done = roll_back(providers) if rollback else drop_snapshots(providers)
         told = ", ".join(done) if done else "no provider"
         click.echo(f"{'the prices before' if rollback else 'the shipped prices'} hold again for {told}")
         return

@@ -44,10 +44,9 @@ def check(ctx: click.Context, /, path: str, tolerance: float, markdown: str | No
     Exit codes: 0 unchanged, 1 changed beyond the tolerance, 2 bad request, 3 infeasible now.
     """
     from tonnage.errors import BadRequest
-    from tonnage.questions.ask import answer_file
+    from tonnage.questions.ask import answer_file, read_plan
     from tonnage.questions.check import check as checking
     from tonnage.questions.check import page as report
-    from tonnage.questions.plans import read_plan
 
     if not 0 <= tolerance <= 10:
         raise BadRequest(f"tolerance: {tolerance:g} must be from 0 % to 1000 %")

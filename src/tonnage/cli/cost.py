@@ -19,7 +19,7 @@ from tonnage.cli.options import (
     show_progress,
     today_option,
 )
-from tonnage.domain.requests.cost import RentOrBuyRequest
+from tonnage.domain.cost import RentOrBuyRequest
 
 
 @click.group()
@@ -46,7 +46,7 @@ def _rent_or_buy(path: str | None, **fields: Any) -> None:
     tonnage cost rent-or-buy H200 --purchase '$310000' --rent '$2.60/h'
     """
     from tonnage.core.files import read_mapping
-    from tonnage.questions.cost.reading import rent_or_buy_request
+    from tonnage.questions.cost.inputs import rent_or_buy_request
     from tonnage.questions.cost.rent_or_buy import rent_or_buy
 
     output, additions, today = output_of(fields), own_facts(fields), fields.pop("today")

@@ -22,7 +22,7 @@ def data(ctx: click.Context) -> None:
     """
     if ctx.invoked_subcommand is None:
         from tonnage.questions.answers import show_document
-        from tonnage.report.data import status_document
+        from tonnage.report.listing import status_document
 
         show_document(status_document())
 
@@ -49,7 +49,7 @@ def update_command(sources: tuple[str, ...], **options: Any) -> None:
 def diff_command(before: str | None, now: str | None, **options: Any) -> None:
     """What differs between two releases: VERSION, `shipped` or a FILE each  [shipped, and the one in use]"""
     from tonnage.catalog.rows import SHIPPED, choose_data
-    from tonnage.data.diff import DataDiff, diff_of
+    from tonnage.data.archive import DataDiff, diff_of
 
     names = (before or SHIPPED, now or choose_data().version)
     found = DataDiff(before=names[0], now=names[1], tables=diff_of(_tables(names[0]), _tables(names[1])))
@@ -58,8 +58,7 @@ def diff_command(before: str | None, now: str | None, **options: Any) -> None:
 
 def _tables(name: str) -> dict[str, bytes]:
     from tonnage.catalog.rows import SHIPPED, folder_in, installed_versions, shipped_version
-    from tonnage.data.archive import read_release, trusted_keys
-    from tonnage.data.diff import tables_of
+    from tonnage.data.archive import read_release, tables_of, trusted_keys
     from tonnage.errors import echo
 
     if name in installed_versions():
@@ -79,7 +78,7 @@ def pin_command(version: str) -> None:
     from tonnage.catalog import rows
     from tonnage.data.update import pin
     from tonnage.questions.answers import show_document
-    from tonnage.report.data import status_document
+    from tonnage.report.listing import status_document
 
     pin(version)
     rows.choose_data.cache_clear()
@@ -95,7 +94,7 @@ def verify_command(ctx: click.Context, version: str | None) -> None:
     from tonnage.data.archive import checked_release, trusted_keys
     from tonnage.errors import echo
     from tonnage.questions.answers import show_document
-    from tonnage.report.data import checked_document
+    from tonnage.report.listing import checked_document
 
     there = installed_versions()
     if version is not None and version not in there:

@@ -38,7 +38,7 @@ def diagnose(sources: tuple[str, ...], **options: Any) -> None:
     """
     from tonnage.measure.diagnose.sources import Watch
     from tonnage.measure.diagnose.sources import diagnose as answer
-    from tonnage.questions.adopt.remedy import stated_facts, with_plan
+    from tonnage.questions.adopt.service import stated_facts, with_plan
 
     additions = own_facts(options)
     watch = struct_of(Watch, options)

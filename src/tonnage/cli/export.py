@@ -57,8 +57,8 @@ def export(
         return
     export.target_module(target)  # an unknown target is told before the plan is read
     from tonnage.catalog import gather
+    from tonnage.questions.ask import read_plan
     from tonnage.questions.launchable import launchable_option
-    from tonnage.questions.plans import read_plan
 
     additions = gather(paths=folders)
     plan, option = launchable_option(

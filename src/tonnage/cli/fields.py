@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tonnage.questions.requests import REQUESTS
+from tonnage.questions.registry import REQUESTS
 
 
 @click.command()
@@ -20,8 +20,8 @@ def fields(question: str, as_json: bool) -> None:
     """
     import msgspec
 
-    from tonnage.questions.described import describe_fields
-    from tonnage.report.fields import show_fields
+    from tonnage.questions.request_schema import describe_fields
+    from tonnage.report.listing import show_fields
 
     found = describe_fields(question)
     if as_json:

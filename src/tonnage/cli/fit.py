@@ -18,7 +18,7 @@ from tonnage.cli.options import (
     show_options,
     show_progress,
 )
-from tonnage.questions.fit.request import FitRequest
+from tonnage.questions.fit.question import FitRequest
 
 
 @click.command("fit", cls=Grouped)
@@ -40,7 +40,7 @@ def fit(offline: bool, **fields: Any) -> None:
     tonnage fit Llama-3.1-8B -a A100 --finetune lora --batch 4 --seq-len 4096
     """
     from tonnage.questions.fit.fit import fit as answer_fit
-    from tonnage.questions.fit.reading import fit_request
+    from tonnage.questions.fit.question import fit_request
 
     output, own = output_of(fields), own_facts(fields)
     with show_progress("checking what fits: accelerators, layouts, formats"):

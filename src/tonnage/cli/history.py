@@ -133,7 +133,7 @@ def share(ctx: click.Context, /, numbers: tuple[int, ...], **options: Any) -> No
     from tonnage.measure.points import read_points
     from tonnage.measure.share import as_csv, shared_rows
     from tonnage.questions.calibrate.loads import refuse_contradictions
-    from tonnage.questions.calibrate.reading import calibrate_request, stacks_of
+    from tonnage.questions.calibrate.question import calibrate_request, stacks_of
 
     found = read_points([f"history:{number}" for number in numbers], place=_place(ctx))
     told = ("model", "accelerator", "engine", "engine_version", "weights", "tp", "pp")

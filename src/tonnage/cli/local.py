@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from tonnage.cli.options import Grouped, json_option, output_of, own_facts, own_facts_options, request_options
-from tonnage.questions.own.request_local import LocalRequest
+from tonnage.questions.own.question import LocalRequest
 
 
 @click.command("local", cls=Grouped)

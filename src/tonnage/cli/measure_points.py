@@ -24,8 +24,8 @@ def plan(file: str, **options: Any) -> None:
     """
     from tonnage.domain.plan import ServePlan
     from tonnage.errors import BadRequest
+    from tonnage.questions.ask import read_plan
     from tonnage.questions.calibrate.worth import measure_plan
-    from tonnage.questions.plans import read_plan
 
     given = read_plan(file)
     if not isinstance(given, ServePlan):
@@ -72,10 +72,10 @@ def quick(url: str, **options: Any) -> None:
     """
     from tonnage.catalog import gather
     from tonnage.catalog.additions import save_calibration
-    from tonnage.measure.quick import measure_quick, planned, quick_specs
+    from tonnage.measure.serve import measure_quick, planned, quick_specs
     from tonnage.questions.calibrate.calibrate import calibrate as answer
     from tonnage.questions.calibrate.loads import refuse_unknown
-    from tonnage.questions.calibrate.reading import calibrate_request, stacks_of
+    from tonnage.questions.calibrate.question import calibrate_request, stacks_of
 
     specs = quick_specs(
         url,

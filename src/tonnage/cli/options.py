@@ -1,5 +1,5 @@
 """
-Options of commands: of the fields of their question, of how much is printed, and the sign that a long one is at work.
+Options of commands: of the fields of their question, of how much is printed, of servers; and the sign of a long one.
 
 Names, help, groups and completion of a question's options are declared with its fields. `--why`, `--all` and `--top`
 say how much of an answer is printed.
@@ -21,12 +21,13 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from tonnage.domain.requests.field import GROUPS, Field, groups_of
+from tonnage.errors import BadRequest
 from tonnage.record import Record
-from tonnage.units import read
+from tonnage.units import MiB, read
 
 if TYPE_CHECKING:
     from tonnage.catalog import Additions
-
+    from tonnage.web.records import Limits
 
 Command = Callable[..., None]
 FILE: Final = click.Path(dir_okay=False)
@@ -254,7 +255,7 @@ def json_option(schema: str = "") -> Callable[[Shown], Shown]:
 
 def _drawable(ctx: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
     if path is not None:
-        from tonnage.report.picture import check_path
+        from tonnage.report.html import check_path
 
         check_path(path)
     return path
@@ -381,3 +382,44 @@ def watch_bar() -> Callable[[int, int], None]:
             began, drawn = time.monotonic(), 0.0  # the next run, where there are several
 
     return tell
+
+
+MIN_MEMORY_BYTES = 512 * MiB
+"""Little more than what the libraries of a worker take."""
+MIN_TIME_S, MAX_TIME_S = 0.1, 86_400.0
+
+
+def limit_options(command: Command) -> Command:
+    """Adds the options that `limits_of` reads."""
+    for option in (
+        click.option(
+            "--workers",
+            type=click.IntRange(1, 256),
+            help="processes that plan and simulate [default: one a core, at least 2]",
+        ),
+        click.option("--memory-limit", default="4 GiB", help="of one worker process (on Linux)"),
+        click.option("--time-limit", default="60 s", help="for the work on one question"),
+    ):
+        command = option(command)
+    return command
+
+
+def limits_of(options: dict[str, Any]) -> Limits:
+    """
+    The limits that the options name.
+
+    Raises
+    ------
+    BadRequest
+        A quantity cannot be read, or is too small or too large.
+    """
+    from tonnage.web.records import Limits
+
+    time_s = read(options["time_limit"], "s", field="--time-limit")
+    memory_bytes = read(options["memory_limit"], "bytes", field="--memory-limit")
+    if not MIN_TIME_S <= time_s <= MAX_TIME_S:
+        raise BadRequest(f"--time-limit: {time_s:g} s is not between {MIN_TIME_S:g} s and a day")
+    if memory_bytes < MIN_MEMORY_BYTES:
+        raise BadRequest(f"--memory-limit: {options['memory_limit']} is too little to plan in; give 512 MiB or more")
+    workers = {} if options["workers"] is None else {"workers": options["workers"]}
+    return Limits(question_s=time_s, memory_bytes=memory_bytes, **workers)

@@ -144,7 +144,7 @@ def _inventory(text: str) -> dict[str, Any]:
     if not Path(text).is_file():
         return {"own": text}
     from tonnage.measure.machine.detect import read_inventory
-    from tonnage.questions.own.reading import inventory_fields
+    from tonnage.questions.own.question import inventory_fields
 
     return inventory_fields(read_inventory(text))
 

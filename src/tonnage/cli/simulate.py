@@ -43,8 +43,8 @@ def simulate(case: str, rows: str | None, **options: Any) -> None:
     from tonnage.questions.predict.predict import predict
     from tonnage.questions.rows import check_path, write_requests
     from tonnage.questions.simulate.page import simulation_question
-    from tonnage.questions.simulate.reading import simulation_of
     from tonnage.questions.simulate.simulate import simulate as answer
+    from tonnage.questions.simulate.simulate import simulation_of
     from tonnage.questions.simulate.summary import request_columns
 
     if rows is not None:

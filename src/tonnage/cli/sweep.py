@@ -11,8 +11,8 @@ import click
 
 from tonnage.cli.options import FILE, INPUT, additions_option, on_terminal, request_options, show_progress
 from tonnage.domain.plan import BY_AVERAGES
+from tonnage.domain.requests.tables import Sweep
 from tonnage.errors import BadRequest, echo
-from tonnage.questions.sweep.request import Sweep
 from tonnage.version import can_simulate
 
 INTERRUPTED = 130

@@ -27,7 +27,7 @@ def verify(ctx: click.Context, /, path: str, badge: str | None, **options: Any) 
     it names. Exit codes: 0 the same, 1 not the same, 2 no plan.
     """
     from tonnage.errors import BadRequest
-    from tonnage.questions.check.verify import verify as verified
+    from tonnage.questions.check.check import verify as verified
 
     with show_progress("planning again"):
         found = verified(path, additions=own_facts(options))

@@ -11,8 +11,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.limits import limit_options, limits_of
-from tonnage.cli.options import additions_option
+from tonnage.cli.options import additions_option, limit_options, limits_of
 from tonnage.errors import BadRequest
 
 TOKEN = "TONNAGE_TOKEN"

@@ -2,7 +2,7 @@
 What do boards draw under a load? Operators become shares of the peaks, and those a share of its limit (`pricing`).
 
 Served loads and networks are one state: all work of a step over its time, as the fit took it. Scored on energy a token.
-Training steps have phases of their own (`planning.train.power`).
+Training steps have phases of their own (`questions.train.power`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tonnage.pricing.energy import (
     busy_share,
 )
 from tonnage.simulation.capacity import Point
-from tonnage.simulation.served import Served
+from tonnage.simulation.simulated import Served
 from tonnage.simulation.step_parts import Placement, placed_work
 
 __all__ = ["WORKING_DRAW"]

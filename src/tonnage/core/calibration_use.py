@@ -1,7 +1,7 @@
 """
 Which measurements numbers rest on, and by how much they moved them: of one configuration, or of several.
 
-A calibration counts wherever its engine runs on its accelerator (`planning.deployment`, `planning.train.estimate`),
+A calibration counts wherever its engine runs on its accelerator (`core.deployment`, `questions.train.estimate`),
 whatever was asked. What it did is what the same configuration, with as many requests in flight, gives without it; so
 any kind of answer says it alike, from the configurations that it names. Without a calibration nothing is looked at.
 """
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import Additions, hub
 from tonnage.catalog.additions import any_counts
-from tonnage.catalog.points import published_points
+from tonnage.catalog.published import published_points
 from tonnage.core.deployment import case_of
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.calibration import TRAINING, Calibration, CalibrationUse, Moved
@@ -31,7 +31,7 @@ from tonnage.physics.vision import known_images
 if TYPE_CHECKING:
     from tonnage.domain.train_plan import TrainConfiguration
     from tonnage.domain.training import TrainSetup
-    from tonnage.simulation.served import Served
+    from tonnage.simulation.simulated import Served
 
 
 LEAST: Final = 5e-4

@@ -6,7 +6,7 @@ and a drift whose covariance falls as exp(-distance), over logarithms of request
 The *pace* of a configuration moves all its times alike, and rates the other way, as if its clock ran slower; the
 *first* token has one of its own besides. So has a part of some numbers (`PARTS`), which moves them as far as they are
 made of it: what prompts of other requests take between two tokens (no rate, for such waits go from one time of a
-request to the other), and what of a peak of memory is no weight or state. Widths are `catalog.intervals.priors`.
+request to the other), and what of a peak of memory is no weight or state. Widths are `catalog.fitted.priors`.
 
 A `Drift` is what a stored calibration says of one configuration under any load: factors on its times, and how sure each
 quantity is there. It is conditioned on what the stretch leaves: of a joint Gaussian K (K + N)^-1 (r - S theta) is what
@@ -23,8 +23,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from tonnage.catalog.intervals import Priors, causes, priors
-from tonnage.catalog.points import published_points
+from tonnage.catalog.fitted import Priors, causes, priors
+from tonnage.catalog.published import published_points
 from tonnage.core.error_model import NINETY
 from tonnage.domain.calibration import TRAINING, Calibration, Learnt
 from tonnage.domain.case import ServeCase
@@ -170,7 +170,7 @@ def drift_covariance(one: Numbers, other: Numbers, *, known: Priors) -> Array:
 
     Examples
     --------
-    >>> from tonnage.catalog.intervals import priors
+    >>> from tonnage.catalog.fitted import priors
     >>> places = {"tpot_s": (32, 1024, 256, 1, 1, 1, 1), "output_tokens_per_s": (48, 1024, 256, 1, 1, 1, 1)}
     >>> near = numbers_of([Learnt("m", name, place) for name, place in places.items()])
     >>> both = drift_covariance(near, near, known=priors("serve"))

@@ -4,7 +4,7 @@ How sure is a prediction? The one place that gives an interval its width, and an
 Errors are log-normal around the prediction: ln(measured / predicted) is normal with mean 0, and 90 % of measurements
 of such cases lie between value / factor and value x factor. The factor is looked up by a *level*: whether the engine's
 host was measured, the load, the structure of the model, what the kernels rest on and the software, in order of how much
-they tell (`known-host:steady:dense:calibrated:vllm`; `catalog.intervals` drops words from the end until it has a row).
+they tell (`known-host:steady:dense:calibrated:vllm`; `catalog.fitted` drops words from the end until it has a row).
 The user's own calibration comes before any level.
 
 An error has named causes (`CAUSES`): kernels of the accelerator, host work of the software, the two together, and a
@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final, Literal, NamedTuple
 
-from tonnage.catalog.intervals import causes, factor
+from tonnage.catalog.fitted import causes, factor
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.calibration import Calibration
 from tonnage.domain.case import InferCase, Traffic

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from tonnage.catalog.hub.jsonfile import decode_json
+from tonnage.catalog.hub.fields import decode_json
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.foreign import DEEPEST, MOST_VALUES, check_values
 

@@ -71,7 +71,7 @@ def provenance(bills: Iterable[Bill], *, today: date, assumed: Iterable[str]) ->
     bills = tuple(bills)
     weighed: tuple[str, ...] = ()
     if any(bill.commitment is not None for bill in bills):
-        from tonnage.core.commitments import commitments_assumed
+        from tonnage.core.quotes import commitments_assumed
 
         weighed = commitments_assumed(bill.commitment for bill in bills)
     return Provenance(

@@ -21,7 +21,7 @@ from tonnage.domain.plan import Bill, Choice, Configuration, RankedOption, Serve
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.train_plan import RunOption, TrainConfiguration
 from tonnage.record import Record
-from tonnage.simulation.autoscale import working_replicas
+from tonnage.simulation.router import working_replicas
 
 NEAR: Final = 1.1
 """Times the first option's cost that the fastest may cost. [-]"""

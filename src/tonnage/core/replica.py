@@ -1,4 +1,4 @@
-"""One replica of a deployment in the steady state: cache, step times, and how sure its numbers are."""
+"""One replica of a deployment: in the steady state under a load, and as the simulator takes it."""
 
 from __future__ import annotations
 
@@ -6,23 +6,29 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from tonnage.core.deployment import Deployment, case_of, deploy
 from tonnage.core.error_model import ErrorModel, load_class, load_ends
-from tonnage.core.length_spread import LEAST_PREFILL, Beside, lasting_answer, prompt_work
+from tonnage.core.length_spread import LEAST_PREFILL, Beside, lasting_answer, later_tokens, long_answer, prompt_work
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.case import Traffic
 from tonnage.domain.efficiency import Rung
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.common import Lengths
+from tonnage.domain.requests.serve import Serve
+from tonnage.physics.memory import kv_bytes_per_token
 from tonnage.physics.transformer import Tokens
-from tonnage.simulation.capacity import Point, ReplicaTimes, Steady, quantile_factor
+from tonnage.simulation.capacity import Point, ReplicaLoad, ReplicaTimes, Steady, quantile_factor
+from tonnage.simulation.policies import Pool, limits_of
+from tonnage.simulation.simulated import ReplicaArrays, step_arrays
 from tonnage.simulation.step_parts import prompt_launch_s
 from tonnage.simulation.steps import (
+    MixedStep,
     StepGrid,
     StepTable,
     exchange_beside_s,
@@ -31,6 +37,9 @@ from tonnage.simulation.steps import (
     step_parts,
     step_table,
 )
+
+if TYPE_CHECKING:
+    from tonnage.simulation.disaggregated import Unit
 
 BATCH_SIZES: Final = (1.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0)
 """Decode batches whose step is computed; between them it is interpolated. [requests]"""
@@ -305,3 +314,81 @@ def prefill_tokens(at: Deployment, prompt: float) -> tuple[Tokens, float]:
     # Equal chunks: attention of all of them sums to that of the whole prompt, so the mean cached length is right.
     cached = (prompt - chunk) / 2.0
     return Tokens(prompts=1.0, chunk=chunk, cached=cached, emitted=1.0), prompt / chunk
+
+
+def load_of(request: Serve, replica: Replica) -> ReplicaLoad:
+    """What the mean field is asked: lengths, burstiness, objectives, the most requests at once."""
+    lengths = request.lengths
+    return ReplicaLoad(
+        output_tokens=lengths.output_tokens,
+        output_tail_tokens=lengths.output_p95 or long_answer(lengths),
+        answers=later_tokens(lengths),
+        dispersion=request.shape.dispersion,
+        slo=request.slo,
+        max_concurrency=concurrency_limit(replica, request.lengths),
+    )
+
+
+def state_of(request: Serve, replica: Replica, *, unit: Unit | None = None) -> Steady:
+    """A replica that fits under the load of a request, or a unit of it as a worker."""
+    assert replica.times is not None, "whoever asks has looked whether the model fits"
+    return Steady(replica.times, load_of(request, replica), unit)
+
+
+def replica_arrays(
+    at: Deployment,
+    *,
+    prompt_tokens: float,
+    output_tokens: float,
+    kv_tokens: float | None = None,
+    in_flight: float | None = None,
+    options: dict[str, Any] | None,
+) -> ReplicaArrays:
+    """
+    Step arrays and scheduler of a deployment's replica.
+
+    The mean lengths say where the steps are opened; the arrays hold for every length. `kv_tokens` says what the cache
+    holds where a log knows it better than `pool`; `in_flight` at which load the user's own measurements are read that
+    say more than a stack's causes do (absent = the middle of theirs), for a run has one pace. [requests]
+    """
+    whole = prompt_tokens + output_tokens
+    rules = dict(options or {})
+    block_tokens = rules.pop("block_tokens", None)
+    longest = int(rules.pop("longest", whole))
+    placement, overheads = at.placement, at.overheads
+    layout, kv = placement.layout, placement.precision.kv
+    if kv_tokens is None:
+        kv_tokens = max(at.pool.tokens, at.pool.sequences * whole)
+    pool = Pool(
+        tokens=min(kv_tokens, MOST_CACHE),
+        ranks=layout.dp,
+        block_tokens=block_tokens,
+        accelerators=layout.ranks,
+        token_bytes=kv_bytes_per_token(placement.model, kv, layout=layout).value,
+    )
+    limits = limits_of(at.running, pool, options=rules, longest=longest)
+    # No more run together than the cache holds of the shortest of interest; arrays end there.
+    seats = int(max(1, min(limits.max_num_seqs, limits.num_blocks)))
+    limits = limits._replace(max_num_seqs=seats)
+    most = max(1.0, min(float(seats), limits.num_blocks * limits.block_tokens / max(1.0, prompt_tokens)))
+    grid = step_grid(placement, batch=most, context=max(2.0, whole), chunk=float(limits.budget), prompt=prompt_tokens)
+    table = step_table(grid, overheads)
+    arrays = step_arrays(table, max_num_seqs=seats, budget=limits.budget)
+    delivery_s = overheads.request_s + _passage_s(table, min(prompt_tokens, float(limits.budget)))
+    if at.drift is not None:
+        moved = at.drift.at(in_flight or at.drift.usual)
+        arrays, delivery_s = arrays.paced(moved.pace, moved.first), delivery_s * moved.pace
+    return ReplicaArrays(arrays, limits, delivery_s, table.rung)
+
+
+def _passage_s(table: StepTable, chunk: float) -> float:
+    """
+    A prompt's last piece through the stages, beyond what a step of a full pipeline says. [s]
+
+    Stages work on different pieces at once, so a step is a stage's time; the last piece still passes all of them.
+    """
+    if table.layout.pp == 1:
+        return 0.0
+    alone = msgspec.structs.replace(table, layout=msgspec.structs.replace(table.layout, pp=1))
+    whole, step = (one.mixed_step_s(MixedStep(chunk, 1.0)) for one in (alone, table))
+    return max(0.0, whole - step)

@@ -17,10 +17,9 @@ from tonnage.errors import BadRequest
 from tonnage.physics.efficiency import weakest_rung
 from tonnage.physics.work import Work
 from tonnage.simulation.capacity import ReplicaLoad, Steady
-from tonnage.simulation.closed_loop import Load, closed_loop, saturated_loop
+from tonnage.simulation.closed_loop import Load, burst, closed_loop, pipelined_share, saturated_loop, static_batch
 from tonnage.simulation.disaggregated import Pools, disaggregated_loop
-from tonnage.simulation.served import Served
-from tonnage.simulation.static import burst, pipelined_share, static_batch
+from tonnage.simulation.simulated import Served
 from tonnage.simulation.step_parts import Placement, encoded_work, parts_of
 from tonnage.simulation.steps import StepGrid, StepTable, seconds, step_grid, step_table
 
@@ -350,7 +349,7 @@ def pool_grids(at: Deployment) -> tuple[StepGrid, StepGrid]:
 
 def pools_of(at: Deployment, grids: tuple[StepGrid, ...]) -> Pools:
     """The two pools of workers, their steps priced."""
-    from tonnage.simulation.pool_capacity import one_transfer_s
+    from tonnage.simulation.disaggregated import one_transfer_s
 
     case, (split, clients) = at.case, _split(at)
     prefill, decode = (step_table(grid, at.overheads) for grid in grids)

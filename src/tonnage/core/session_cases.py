@@ -21,8 +21,8 @@ from tonnage.core.session_reuse import (
 )
 from tonnage.domain.case import ServeCase
 from tonnage.domain.requests.common import Lengths
+from tonnage.domain.requests.groups import SessionFields
 from tonnage.domain.requests.serve import Serve
-from tonnage.domain.requests.sessions import SessionFields
 from tonnage.domain.sessions import PrefixReuse
 from tonnage.errors import BadRequest, UnknownName
 

@@ -18,14 +18,13 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tonnage.catalog.traffic import session_profile
-from tonnage.core.replica import Replica, build_replica
-from tonnage.core.steady_state import state_of
+from tonnage.core.replica import Replica, build_replica, state_of
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.common import Lengths
+from tonnage.domain.requests.groups import SessionFields
 from tonnage.domain.requests.serve import Serve
-from tonnage.domain.requests.sessions import SessionFields
 from tonnage.domain.sessions import PrefixReuse, SessionClass, SessionProfile, Spread, TierShare
 from tonnage.errors import BadRequest
 from tonnage.physics.memory import kv_bytes_per_token

@@ -227,7 +227,7 @@ def _weighed(
     """Offers with what committed prices mean, where any may be used."""
     if UNBOUND.issuperset(filters.terms):
         return offers
-    from tonnage.core.commitments import weigh_terms
+    from tonnage.core.quotes import weigh_terms
 
     return weigh_terms(offers, filters=filters, known=known, additions=additions)
 

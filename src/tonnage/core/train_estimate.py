@@ -102,7 +102,7 @@ def exact_bytes(peak: Quantity) -> float:
 def own_factors(
     setup: TrainSetup | TrainConfiguration, *, model: str, accelerator: Accelerator, software: str
 ) -> dict[str, tuple[float, float]]:
-    """What a user's calibration says of a configuration, by quantity (`planning.drift.trained`); empty without one."""
+    """What a user's calibration says of a configuration, by quantity (`core.drift.trained`); empty without one."""
     own = accelerator.calibrations.get(software + TRAINING) if accelerator.calibrations else None
     if own is None or not own.learnt:
         return {}

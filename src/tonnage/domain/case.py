@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from tonnage.domain.answer import Quantity
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.layout import NETWORK_ENGINE, SERVING_ENGINE, Disaggregation, Layout
-from tonnage.domain.requests.case_fields import (
+from tonnage.domain.requests.common import (
     DOCUMENT_LEN,
     FUSED_EXPERTS,
     LINKS,
@@ -39,8 +39,7 @@ from tonnage.domain.requests.field import (
     layout_field,
     training_field,
 )
-from tonnage.domain.requests.images import Images
-from tonnage.domain.requests.sessions import SessionFields
+from tonnage.domain.requests.groups import Images, SessionFields
 from tonnage.domain.sessions import PrefixReuse
 from tonnage.record import SparseRecord
 

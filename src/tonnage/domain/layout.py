@@ -11,8 +11,8 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from tonnage.domain.requests.adapters import Adapters
 from tonnage.domain.requests.field import Group, layout_field
+from tonnage.domain.requests.groups import Adapters
 from tonnage.record import SparseRecord
 
 SERVING_ENGINE: Final = "vllm"

@@ -13,14 +13,12 @@ from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.calibration import CalibrationUse, FirstMeasurement
 from tonnage.domain.cost import BillingRules, EnergyUse, TokensInstead, UnitCosts
-from tonnage.domain.fleet import FleetDay
-from tonnage.domain.images import ImageCosts
 from tonnage.domain.layout import Engine, Layout, PoolWorkers
 from tonnage.domain.money import Commitment, Contract, OfferKind, Trust
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.published import QualityChange
 from tonnage.domain.requests.serve import Serve
-from tonnage.domain.roofline import Roofline
+from tonnage.domain.serve_parts import FleetDay, ImageCosts, Roofline
 from tonnage.domain.sessions import PrefixReuse, SessionCosts
 from tonnage.record import Record, SparseRecord
 

@@ -14,7 +14,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.case import Links, TrainCaseLayout
 from tonnage.domain.layout import SERVING_ENGINE, Layout
-from tonnage.domain.requests.case_fields import (
+from tonnage.domain.requests.common import (
     LINKS,
     CaseId,
     CaseModel,

@@ -18,14 +18,11 @@ from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest, NoCheckpoint
-from tonnage.export.batch import check_batch
 from tonnage.export.deployment import Deployment, Option, Plan, check_deployment, deployment, script
-from tonnage.export.job import Job, check_job, job
-from tonnage.export.registry import known_targets, target_module
-from tonnage.export.rl import RlJob, rl_job
-from tonnage.export.target import Target
-from tonnage.export.training_files import TrainingFiles, training_files
-from tonnage.questions.rl.answer import RlOption, RlPlan
+from tonnage.export.job import Job, RlJob, check_job, job, rl_job
+from tonnage.export.target import Target, known_targets, target_module
+from tonnage.export.training_files import TrainingFiles, check_batch, training_files
+from tonnage.questions.rl.question import RlOption, RlPlan
 
 __all__ = ["Offered", "export", "known_targets", "offered", "target_module"]
 

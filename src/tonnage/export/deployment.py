@@ -20,10 +20,9 @@ from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest, NoCheckpoint, echo
-from tonnage.export.registry import known_targets, target_module
-from tonnage.export.target import Server, Target
+from tonnage.export.target import Server, Target, known_targets, target_module
 from tonnage.export.text import comment, label, safe_name, shell
-from tonnage.questions.rl.answer import RlOption, RlPlan
+from tonnage.questions.rl.question import RlOption, RlPlan
 from tonnage.record import Record
 
 Plan = ServePlan | TrainPlan | BatchPlan | RlPlan

@@ -1,5 +1,5 @@
 """
-What a target says of itself, and what a serving engine hands to the orchestrators.
+What a target says of itself and hands to the orchestrators; which are there: each module of `targets` is one.
 
 Accelerators are spelled as `data/names.csv` says, one row a part; an empty cell is a name not known. Container images
 are those of `data/images.csv`, each with the tag that was seen and where.
@@ -8,11 +8,14 @@ are those of `data/images.csv`, each with the tag that was seen and where.
 from __future__ import annotations
 
 import csv
+import importlib
+import pkgutil
 from collections.abc import Collection, Iterable, Mapping
-from functools import lru_cache
-from typing import TypeVar
+from functools import cache, lru_cache
+from types import ModuleType
+from typing import Final, TypeVar
 
-from tonnage.errors import BadRequest
+from tonnage.errors import BadRequest, UnknownName
 from tonnage.export.text import data_text, head
 from tonnage.record import Record
 
@@ -187,3 +190,29 @@ def image(use: str, version: str = "") -> str:
     'vllm/vllm-openai-rocm:v0.32.0'
     """
     return _images()[use].format(version=version)
+
+
+FOLDER: Final = "tonnage.export.targets"
+
+
+@cache
+def known_targets() -> dict[str, Target]:
+    """Every target by the name that `--to` takes."""
+    names = (module.name for module in pkgutil.iter_modules(importlib.import_module(FOLDER).__path__))
+    found = [importlib.import_module(f"{FOLDER}.{name}").TARGET for name in sorted(names)]
+    return {target.name: target for target in found}
+
+
+def target_module(name: str) -> ModuleType:
+    """
+    The module of a target.
+
+    Raises
+    ------
+    UnknownName
+        No such target.
+    """
+    known = known_targets()
+    if name not in known:
+        raise UnknownName("target", name, known=known)
+    return importlib.import_module(f"{FOLDER}.{name.replace('-', '_')}")

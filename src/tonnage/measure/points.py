@@ -327,8 +327,8 @@ def look_at_service(*sources: str, watch: Watch | None = None) -> Looked:
         A source cannot be read, or says nothing that is known here.
     """
     from tonnage.measure.client import key_of
-    from tonnage.measure.diagnose.pages import is_prometheus
     from tonnage.measure.diagnose.sources import diagnose
+    from tonnage.measure.diagnose.window import is_prometheus
 
     found = diagnose(*sources, watch=watch)
     key = key_of(watch.key_env) if watch and watch.key_env else None

@@ -36,10 +36,16 @@ from tonnage.optimize.fleet_problem import (
     Quota,
     Step,
     Term,
+    Terms,
     Way,
+    at_least,
+    at_most,
+    carrying_rows,
     classes_of,
+    room_rows,
+    zone_columns,
+    zone_rows,
 )
-from tonnage.optimize.fleet_zones import Terms, at_least, at_most, carrying_rows, room_rows, zone_columns, zone_rows
 from tonnage.optimize.highs import UNLIMITED, Column, Row
 from tonnage.optimize.programme import Programme, Solved, is_large, lower_bound, solve, trim
 

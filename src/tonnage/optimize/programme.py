@@ -23,9 +23,15 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from tonnage.optimize.highs import Column, Row, add_rows, highs_model, run
-from tonnage.optimize.programme_cuts import Cover, Point, Room, violated_cuts
-from tonnage.optimize.programme_hull import broken_facets
-from tonnage.optimize.programme_shared import hold_shared, whole_over_parts
+from tonnage.optimize.programme_cuts import (
+    Cover,
+    Point,
+    Room,
+    broken_facets,
+    hold_shared,
+    violated_cuts,
+    whole_over_parts,
+)
 
 WHOLE_AT_MOST: Final = 200
 """Whole-number columns up to which HiGHS takes the programme as it is. [-]"""

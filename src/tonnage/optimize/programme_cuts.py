@@ -1,4 +1,5 @@
-"""Which rows does every whole-number solution keep, and the relaxation break? They make its bound tight.
+"""
+What makes a programme's bound tight and its shared counts whole: rows that every whole solution keeps, and facets.
 
 Demand is covered by whole replicas and slots by whole instances; the relaxation buys 2.3 replicas of a quarter of an
 instance each. Mixed-integer rounding of one row, sum of a x >= b over whole x >= 0: for any scale d, with f the
@@ -10,6 +11,23 @@ It is applied to rows that demand something, to the same with what holds their c
 for replicas), and to the room of a machine with the tightest demand of each of its users put in.
 
 Source: Nemhauser & Wolsey, "A recursive procedure to generate all cuts for 0-1 mixed integer programs", 1990.
+
+Rounding tries a few scales of a row. Of a row over whole numbers alone, sum of a x >= b, every row
+that its whole solutions keep can be told, the one that a point breaks most by a small linear programme over factors,
+
+    least of  sum of factor x value    with  sum of factor x count >= 1  for every cover (whole counts of at least b)
+
+Covers are added as they are broken: the cheapest under given factors is a knapsack, solved over whole steps of b.
+Sizes are rounded up to steps, so that more counts as a cover and every row found is kept by the covers there are. Only
+columns that the point takes are in that programme; the others follow one after the other, each with the least factor
+that still keeps every cover.
+
+Source: Boccia, Sforza, Sterle & Vasilyev, "A cut and branch approach for the capacitated p-median problem based on
+Fenchel cutting planes", 2008 (covers as they are broken); Balas, "Facets of the knapsack polytope", 1975 (one after the
+other).
+
+The relaxation pays parts of instances by the hour; periods in whole numbers pay more. So its shared columns are made
+whole twice, at the periods' own costs and at what whole numbers make of them; the caller keeps the better.
 """
 
 from __future__ import annotations
@@ -17,7 +35,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from tonnage.optimize.highs import Column, run
 
 MIN_FRACTION: Final = 0.05
 """Fraction of the right side below which rounding it up gains too little. [-]"""
@@ -173,3 +195,154 @@ def _cuts(cover: Cover, point: Point, *, most: int) -> list[tuple[float, Cover]]
             length = math.sqrt(sum(factor * factor for factor in cut.terms.values()))
             cuts.append((missing * cut.least / length, cut))
     return sorted(cuts, key=lambda each: -each[0])[:most]
+
+
+STEPS: Final = 2000
+"""Whole steps of a demand, to which sizes of replicas are rounded up. [-]"""
+MOST_COVERS: Final = 60
+"""Looked at for one row. [-]"""
+HULL_TOLERANCE: Final = 1e-6
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def broken_facets(covers: Sequence[Cover], point: Point) -> list[Cover]:
+    """Of each row of whole columns, the row of its whole solutions that the point breaks most, where one is broken."""
+    found = (broken_facet(cover, point.values) for cover in covers if all(point.whole[i] for i in cover.terms))
+    return [cut for cut in found if cut is not None]
+
+
+def broken_facet(cover: Cover, values: Sequence[float]) -> Cover | None:
+    """The row, of right side 1, that whole solutions of a demand keep and values break; absent where none is broken."""
+    taken = [i for i in cover.terms if values[i] > HULL_TOLERANCE]
+    if all(abs(values[i] - round(values[i])) < HULL_TOLERANCE for i in taken):
+        return None
+    sizes = {
+        i: max(1, math.ceil(min(1.0, factor / cover.least) * STEPS - HULL_TOLERANCE))
+        for i, factor in cover.terms.items()
+    }
+    factors = _separate([sizes[i] for i in taken], [values[i] for i in taken])
+    if factors is None:
+        return None
+    least = _nothing()
+    for i, factor in zip(taken, factors, strict=True):
+        least = _with(least, sizes[i], factor)
+    terms = dict(zip(taken, factors, strict=True))
+    for i in sorted(cover.terms.keys() - set(taken), key=lambda i: (-sizes[i], i)):
+        rests = np.maximum(STEPS - sizes[i] * np.arange(1, -(-STEPS // sizes[i]) + 1), 0)
+        terms[i] = max(0.0, float(np.max((1.0 - least[rests]) / np.arange(1, len(rests) + 1))))
+        least = _with(least, sizes[i], terms[i])
+    return Cover({i: factor for i, factor in terms.items() if factor > 0}, 1.0)
+
+
+def _separate(sizes: Sequence[int], values: Sequence[float]) -> list[float] | None:
+    """Factors of the row that the values break most, over columns of these sizes in steps."""
+    import highspy
+
+    model: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+    model.silent()
+    model.setOptionValue("threads", 1)
+    model.setOptionValue("presolve", "off")
+    count = len(sizes)
+    model.addVars(count, [0.0] * count, [1.0] * count)
+    model.changeColsCost(count, list(range(count)), list(values))
+    for k, size in enumerate(sizes):
+        model.addRow(1.0, math.inf, 1, [k], [float(-(-STEPS // size))])
+    for _ in range(MOST_COVERS):
+        model.run()
+        if model.getInfo().objective_function_value > 1.0 - MIN_VIOLATION:
+            return None
+        factors = [max(0.0, factor) for factor in model.getSolution().col_value]
+        cost, counts = _cheapest_cover(sizes, factors)
+        if cost >= 1.0 - HULL_TOLERANCE:
+            return [factor / min(cost, 1.0) for factor in factors]
+        used = [k for k in range(count) if counts[k]]
+        model.addRow(1.0, math.inf, len(used), used, [float(counts[k]) for k in used])
+    return None
+
+
+def _cheapest_cover(sizes: Sequence[int], factors: Sequence[float]) -> tuple[float, list[int]]:
+    """What the cheapest whole counts cost that fill all steps, and these counts."""
+    stages = [_nothing()]
+    for size, factor in zip(sizes, factors, strict=True):
+        stages.append(_with(stages[-1], size, factor))
+    counts, rest = [0] * len(sizes), STEPS
+    for k in reversed(range(len(sizes))):
+        some = np.arange(-(-rest // sizes[k]) + 1)
+        counts[k] = int(np.argmin(stages[k][np.maximum(rest - sizes[k] * some, 0)] + factors[k] * some))
+        rest = max(0, rest - sizes[k] * counts[k])
+    return float(stages[-1][STEPS]), counts
+
+
+def _nothing() -> Array:
+    """The cost of filling so many steps without any column: of none nothing, of some no end."""
+    least = np.full(STEPS + 1, math.inf)
+    least[0] = 0.0
+    return least
+
+
+def _with(least: Array, size: int, factor: float) -> Array:
+    """The least cost of filling so many steps, one column more: by blocks of its size, the running best."""
+    blocks = -(-STEPS // size) + 1
+    costs = np.zeros(blocks * size)  # what fills more than all costs as much as all
+    costs[size : size + STEPS] = least[1:]
+    costs[size + STEPS :] = math.inf
+    ramp = factor * np.arange(blocks)[:, None]
+    best = np.minimum.accumulate(costs.reshape(blocks, size) - ramp, axis=0) + ramp
+    found: Array = best.reshape(-1)[size - 1 : size + STEPS].copy()
+    found[0] = 0.0
+    return found
+
+
+FIXING_DISTANCE: Final = 0.1
+"""Distance to a whole number at which a shared column is taken for it. [-]"""
+SHARED_TOLERANCE: Final = 1e-7
+
+
+def whole_over_parts(columns: Sequence[Column], values: Sequence[float]) -> float:
+    """
+    What periods cost in whole numbers, over what the relaxation pays for parts of them.
+
+    Half of what rounding all of them up would cost: of small numbers much, of large ones next to nothing. Without it
+    too little is shared: the relaxation has a third of an instance by the hour where a whole one is paid. [-]
+    """
+    of_periods = [
+        (column.cost, values[i]) for i, column in enumerate(columns) if column.whole and column.period is not None
+    ]
+    parts = math.fsum(cost * value for cost, value in of_periods)
+    up = math.fsum(cost * math.ceil(value - SHARED_TOLERANCE) for cost, value in of_periods)
+    return 1.0 if parts <= SHARED_TOLERANCE else 1.0 + (up / parts - 1.0) / 2.0
+
+
+def hold_shared(columns: Sequence[Column], model: Any, *, factor: float) -> dict[int, float] | None:
+    """Whole numbers of the shared columns, found at so many times what periods cost; the model then holds them."""
+    left = {i for i, column in enumerate(columns) if column.period is None and column.whole}
+    by_period = [i for i, column in enumerate(columns) if column.period is not None and column.cost]
+    for i in left:
+        model.changeColBounds(i, 0.0, columns[i].upper)
+    _charge(columns, model, by_period, factor=factor)
+    held: dict[int, float] = {}
+    while True:
+        values = run(model)
+        if values is None:
+            return None
+        if not left:
+            break
+        far = {i: abs(values[i] - round(values[i])) for i in left}
+        closest = min(far, key=lambda i: (far[i], i))
+        for i in [i for i in left if far[i] < FIXING_DISTANCE] or [closest]:
+            held[i] = float(_nearest(values[i]))
+            model.changeColBounds(i, held[i], held[i])
+            left.discard(i)
+    _charge(columns, model, by_period, factor=1.0)
+    model.run()
+    return held
+
+
+def _charge(columns: Sequence[Column], model: Any, those: Sequence[int], *, factor: float) -> None:
+    if those:
+        model.changeColsCost(len(those), list(those), [factor * columns[i].cost for i in those])
+
+
+def _nearest(value: float) -> int:
+    return math.floor(value + 0.5)

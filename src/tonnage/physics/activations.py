@@ -71,7 +71,7 @@ def layer_bytes_per_token(
     --------
     >>> from tonnage import catalog
     >>> from tonnage.catalog.fitted import training_coefficients
-    >>> from tonnage.engines.training import software_spec
+    >>> from tonnage.engines.registry import software_spec
     >>> setup = TrainSetup(model=catalog.model("openai-community/gpt2"), software=software_spec("megatron"),
     ...     accelerator=catalog.accelerator("a100-sxm4-80gb"), coefficients=training_coefficients())
     >>> layer = LayerGroup(

@@ -20,7 +20,7 @@ from tonnage.domain.training import OBJECTIVES, TrainSetup
 from tonnage.physics.activations import layer_bytes_per_token, logit_bytes, recomputed_layer_bytes
 from tonnage.physics.adapters import adapted_matrices
 from tonnage.physics.matrices import layer_matrices
-from tonnage.physics.network import network_totals
+from tonnage.physics.network import network_totals, traced_moments
 from tonnage.physics.optimizers import optimizer, state_bytes_per_parameter
 from tonnage.physics.parameters import (
     embedding_parameters,
@@ -30,7 +30,6 @@ from tonnage.physics.parameters import (
     position_parameters,
 )
 from tonnage.physics.pipeline import in_flight, stage_layers
-from tonnage.physics.traced import traced_moments
 from tonnage.record import Record
 
 REFERENCE: Final = "reference model"

@@ -3,7 +3,7 @@ Electricity and carbon of work: what an accelerator does becomes watts, watts an
 
 One sum gives the draw of an accelerator in serving, training and everything between: kernels that run at all, bytes
 that memory moves, products that are made, and nothing beyond the limit, where clocks fall. What the state is over time
-(steps, phases, waiting) is said by who calls it; hosts come on top (`planning.host`).
+(steps, phases, waiting) is said by who calls it; hosts come on top (`core.host`).
 
 Cooling and losses of the building are the PUE. Carbon is the grid's annual average where the machines stand, not the
 marginal plant and not what a provider has contracted.

@@ -31,18 +31,18 @@ class _Shown(NamedTuple):
 
 _SHOWN: Final[dict[str, _Shown]] = {
     "FitAnswer": _Shown("questions.fit.page:fit_document", charts="questions.fit.page:fit_charts"),
-    "RentOrBuy": _Shown("questions.cost.page:rent_or_buy_document", charts="questions.cost.charts:cost_charts"),
-    "Diagnosis": _Shown("report.diagnose:diagnosis_document"),
+    "RentOrBuy": _Shown("questions.cost.page:rent_or_buy_document", charts="questions.cost.page:cost_charts"),
+    "Diagnosis": _Shown("report.measure:diagnosis_document"),
     "Check": _Shown("questions.check.page:check_document"),
     "Verification": _Shown("questions.check.page:verification_document", named=False),
-    "LocalAnswer": _Shown("questions.own.page_local:local_document"),
-    "Advice": _Shown("questions.adopt.page_advise:advice_document"),
-    "DataDiff": _Shown("report.data:diff_document", named=False),
+    "LocalAnswer": _Shown("questions.own.page:local_document"),
+    "Advice": _Shown("questions.adopt.page:advice_document"),
+    "DataDiff": _Shown("report.listing:diff_document", named=False),
     "Simulated": _Shown(
-        "questions.simulate.page:simulation_document", charts="questions.simulate.charts:simulation_charts", cut=False
+        "questions.simulate.page:simulation_document", charts="questions.simulate.page:simulation_charts", cut=False
     ),
     "Comparison": _Shown(
-        "questions.simulate.page:comparison_document", charts="questions.simulate.charts:comparison_charts", cut=False
+        "questions.simulate.page:comparison_document", charts="questions.simulate.page:comparison_charts", cut=False
     ),
     "RlResult": _Shown("questions.predict.page:prediction_document", cut=False),
     "Adoption": _Shown("questions.adopt.page:adoption_document", cut=False),
@@ -60,8 +60,8 @@ _SHOWN: Final[dict[str, _Shown]] = {
     "History": _Shown("questions.calibrate.page:history_document", cut=False, named=False),
     "Refreshed": _Shown("questions.calibrate.page:refreshed_document", cut=False, named=False),
     "RefreshedModels": _Shown("questions.calibrate.page:refreshed_models_document", cut=False, named=False),
-    "Profile": _Shown("report.trace:profile_document", cut=False, named=False),
-    "Updated": _Shown("report.data:update_document", cut=False),
+    "Profile": _Shown("report.measure:profile_document", cut=False, named=False),
+    "Updated": _Shown("report.listing:update_document", cut=False),
 }
 """By the name of the answer's type; plans are shown by the `PAGE` of their room."""
 DOCUMENTS: Final = frozenset((*_SHOWN, *(kind.answer.__name__ for kind in KINDS.values())))
@@ -194,7 +194,7 @@ def plot(answer: Any, path: str) -> None:
     BadRequest
         Another suffix, nothing to draw, the `plots` extra missing, or the file cannot be written.
     """
-    from tonnage.report.picture import save
+    from tonnage.report.html import save
 
     page = fragment(answer) if path.lower().endswith(".html") else ""
     save(charts_of(answer), path, title=f"Tonnage: {answer.sentence}", page=page)

@@ -24,8 +24,8 @@ from tonnage.domain.precision import number_format
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.physics.parameters import parameters
-from tonnage.questions.plans import Plan
-from tonnage.questions.rl.answer import RlOption, RlPlan
+from tonnage.questions.ask import Plan
+from tonnage.questions.rl.question import RlOption, RlPlan
 
 Served = TypeVar("Served", ServePlan, BatchPlan)
 ServedOption = TypeVar("ServedOption", ServeOption, BatchOption)

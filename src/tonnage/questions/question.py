@@ -44,8 +44,8 @@ class Question(Record, kw_only=True):
     """
     A kind of plan.
 
-    Its room, `questions/ROOM`, holds `reading.py` with `NAME_request` (texts -> request), `plan.py` with `plan_ROOM`
-    (request -> plan) and `page.py` with `PAGE` (plan -> document): they are imported when they are needed.
+    Its room, `questions/ROOM`, holds `question.py` with `NAME_request` (texts -> request), and, imported when needed,
+    `plan.py` with `plan_ROOM` (request -> plan) and `page.py` with `PAGE` (plan -> document).
     """
 
     name: str

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tonnage.core.reading import request_fields
 from tonnage.domain.requests.field import Field, attributes_of, groups_of
-from tonnage.questions.requests import CASES, REQUESTS
+from tonnage.questions.registry import CASES, REQUESTS
 
 __all__ = ["typed_module"]
 

@@ -1,4 +1,5 @@
-"""Blocks as HTML, and pictures with their tables. No script, no request.
+"""
+Blocks as Markdown and as HTML with their pictures; charts as files. No script, no request.
 
 The web page and the file that `--plot report.html` writes show the same fragment.
 """
@@ -7,10 +8,52 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterable
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
-from tonnage.report.charts.chart import Chart
+from tonnage.errors import BadRequest, echo
+from tonnage.report.charts.chart import Chart, renderer, specification
 from tonnage.report.document import Block, Command, Headline, Meter, Meters, Note, Section, Table, grid
+
+
+def markdown(blocks: Iterable[Block]) -> str:
+    """Blocks as Markdown text."""
+    return "\n\n".join(_write_blocks(blocks)).replace("\n\n- ", "\n- ") + "\n"
+
+
+def _write_blocks(blocks: Iterable[Block]) -> list[str]:
+    parts: list[str] = []
+    for block in blocks:
+        if isinstance(block, Table):
+            parts += [f"*{_plain(block.title)}*"] if block.title else []
+            parts.append(_table(block))
+        elif isinstance(block, Section):
+            parts += [f"### {_plain(block.title)}", *_write_blocks(block.blocks)]
+        elif isinstance(block, Headline):
+            parts.append(f"**{_plain(block.text)}**")
+        elif isinstance(block, Meters):
+            parts += [f"- {_plain(meter.text())}" for meter in block.meters]
+        elif isinstance(block, Command):
+            parts.append(f"`{block.text.replace('`', '')}`")
+        elif isinstance(block, Note):
+            parts += [f"_{_plain(block.full)}_"] if block.full else []
+        elif block.text:
+            parts.append(f"- {_plain(block.text)}")
+    return parts
+
+
+def _table(block: Table) -> str:
+    rule = "|".join("---:" if column.number else "---" for column in block.columns)
+    heads = tuple(column.head for column in block.columns)
+    rows = [f"| {' | '.join(_plain(cell) for cell in row)} |" for row in (heads, *block.rows)]
+    return "\n".join([rows[0], f"|{rule}|", *rows[1:]])
+
+
+def _plain(text: str) -> str:
+    """Text that cannot end a cell or begin markup of its own."""
+    kept = " ".join(text.split())
+    return kept.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
 
 OPEN_SECTIONS: Final = 3
 """Parts of a report shown at once; the rest opens when asked for."""
@@ -182,3 +225,73 @@ def _inline(chart: Chart) -> str:
         f'<picture><source media="(prefers-color-scheme: dark)" srcset="{link("dark")}">'
         f'<img src="{link("light")}" alt="{escape(chart.says)}"></picture>'
     )
+
+
+SUFFIXES: Final = (".svg", ".png", ".html")
+
+
+def check_path(path: str) -> None:
+    """
+    Refuse a file that could not be drawn later, before a long calculation is wasted on it.
+
+    Raises
+    ------
+    BadRequest
+        Another suffix, or the `plots` extra missing.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise BadRequest(f"--plot: '{echo(path)}' must end in {', '.join(SUFFIXES)}")
+    if suffix != ".html":
+        renderer()
+
+
+def save(charts: tuple[Chart, ...], path: str, *, title: str = "Tonnage", page: str = "") -> None:
+    """
+    Write the charts to a file, by its suffix.
+
+    Parameters
+    ----------
+    charts : tuple of Chart
+        SVG and PNG hold one picture: all charts below each other.
+    path : str
+        Ends in .svg, .png or .html.
+    title : str
+        Of the HTML page.
+    page : str
+        The HTML body around the charts when the page tells more than they do; empty = the charts alone.
+
+    Raises
+    ------
+    BadRequest
+        Another suffix, nothing to draw, the `plots` extra missing, or the file cannot be written.
+    """
+    check_path(path)
+    suffix = Path(path).suffix.lower()
+    if not charts and not page:
+        raise BadRequest("--plot: this answer has nothing to draw; its sentence says why")
+    if suffix == ".html":
+        content: bytes = standalone(page or figures(charts), title=title).encode()
+    else:
+        together = _below_each_other(charts)
+        drawn = renderer().vegalite_to_svg(together) if suffix == ".svg" else None
+        content = drawn.encode() if drawn is not None else renderer().vegalite_to_png(together, scale=2)
+    try:
+        Path(path).write_bytes(content)
+    except OSError as error:
+        raise BadRequest(f"--plot: '{echo(path)}' cannot be written: {(error.strerror or 'unknown').lower()}") from None
+
+
+def _below_each_other(charts: tuple[Chart, ...]) -> dict[str, Any]:
+    """All charts in one document, on white: a file is looked at on any ground."""
+    documents = [specification(chart) for chart in charts]
+    shared = {"$schema": documents[0]["$schema"], "config": {**documents[0]["config"], "background": "white"}}
+    inner = [
+        {key: value for key, value in document.items() if key not in ("$schema", "config")} for document in documents
+    ]
+    if len(inner) == 1:
+        return {**shared, **inner[0]}
+    # Parameters of one picture among several are not seen by its own layers: they belong to the whole document.
+    known = {one["name"]: one for document in inner for one in document.pop("params", ())}
+    shared |= {"params": list(known.values())} if known else {}
+    return {**shared, "vconcat": inner, "resolve": {"scale": {"color": "independent"}}}

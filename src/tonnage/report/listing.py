@@ -1,5 +1,5 @@
 """
-A listing as a person reads it: a table with a fixed unit per column, then what was left out and why.
+Lists as a person reads them: known things, the data in use and what differs, the fields of a question.
 
 Unknown is "–". A date older than 90 days carries a star that the last line explains.
 """
@@ -9,16 +9,20 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from tonnage.catalog.rows import choose_data, data_version, installed_versions, shipped_version
 from tonnage.domain.accelerator import Accelerator, Link, PublishedResult, ScaleUpDomain
 from tonnage.domain.listing import AcceleratorCard, Column, Hidden, Listing
 from tonnage.domain.money import STALE_AFTER_DAYS, is_stale
-from tonnage.units import show
+from tonnage.domain.requests.field import GROUPS
+from tonnage.report.document import EVERY, Block, Contents, Document, Headline, Note, document, grid, sections
+from tonnage.report.wording import plural
+from tonnage.units import DIMENSIONS, show
 
 UNKNOWN: Final = "–"
 
@@ -268,3 +272,121 @@ def _sources(part: Accelerator) -> list[tuple[str, str | None]]:
         ("checked", fact.checked),
     ]
     return [(name, text) for name, text in given if text]
+
+
+FIRST: Final = 14
+"""Tables of a first screen."""
+
+
+def status_document() -> Document:
+    """Which data is in use, why, and which other there is."""
+    used, ours, there = choose_data(), shipped_version(), installed_versions()
+    origin = "shipped with the program" if used.release is None else "installed"
+    why = f", by {used.why}" if used.why == "TONNAGE_DATA" else f", {used.why}" if used.why else ""
+    rows = [(version, "installed", "in use" if version == used.version and used.release else "") for version in there]
+    rows.append((ours, "shipped", "in use" if used.release is None else ""))
+    return document(
+        Headline(f"Data {used.version} ({data_version()}), {origin}{why}."),
+        grid(["version", "where", ""], sorted(rows, reverse=True)),
+        Note("Newer: tonnage data update. Another: tonnage data pin VERSION. What differs: tonnage data diff."),
+    )
+
+
+def update_document(found: Any) -> Document:
+    """What an update did, and which sources gave nothing."""
+    used = choose_data()
+    if found.new:
+        said = f"Data {found.version} is installed, from {found.source}."
+    else:
+        said = f"Nothing newer: {found.source} has data {found.version}, this machine {used.version}."
+    still = Note(f"Answers still come from {used.version} ({used.why}); `tonnage data pin latest` ends that.")
+    refused = (f"Not used: {why}" for why in found.failed)
+    return document(Headline(said), refused, still if found.new and used.why else None)
+
+
+def diff_document(found: Any, *, most: int | None = None) -> Document:
+    """Tables that differ, and by how much prices moved."""
+    tables, every = found.tables[: most or FIRST], most == EVERY
+    if not tables:
+        return document(Headline(f"Data {found.before} and {found.now} are the same."))
+    cells = [
+        (
+            one.name,
+            _count(one.new),
+            _count(one.gone),
+            _count(one.changed),
+            f"{one.moved - 1.0:+.1%}" if one.moved is not None else "",
+        )
+        for one in tables
+    ]
+    verb = "differs" if len(found.tables) == 1 else "differ"
+    title = f"{plural(len(found.tables), 'table')} {verb} between data {found.before} and {found.now}."
+    rest: Contents = Note(hint="The rows of each table: --all.")
+    if every:
+        rest = sections({one.name: one.rows for one in tables})
+    elif len(found.tables) > FIRST:
+        rest = Note(f"{len(found.tables) - FIRST} more tables.", hint="All, and the rows of each: --all.")
+    return document(Headline(title), grid(["table~", "new>", "gone>", "changed>", "prices>"], cells), rest)
+
+
+def checked_document(found: Mapping[str, Sequence[str]]) -> Document:
+    """Releases held against their manifests."""
+    if not found:
+        return document(Headline("No release is installed: answers come from the shipped data."))
+    lines: list[Block | str] = []
+    for version, wrong in found.items():
+        said = "not whole: remove it, or fetch it again" if wrong else "whole, and signed by a known key"
+        lines += [Headline(f"Data {version}: {said}.", good=not wrong), *wrong]
+    return document(lines)
+
+
+def _count(number: int) -> str:
+    return f"{number:,}" if number else ""
+
+
+WIDTH: Final = 100
+NAME: Final = 26
+READS: Final = 14
+
+
+def show_fields(fields: Sequence[Mapping[str, Any]]) -> str:
+    """Headings, then name, unit, meaning, default and bounds of each field."""
+    lines = []
+    for group in GROUPS:
+        rows = [field for field in fields if field["group"] == group]
+        if rows:
+            lines += ["", group, *(line for field in rows for line in _lines(field))]
+    return "\n".join(lines[1:])
+
+
+def _lines(field: Mapping[str, Any]) -> list[str]:
+    head = f"  {field['name']:<{NAME}} {field['reads']:<{READS}} "
+    said = "; ".join(filter(None, (field["help"], _choices(field), _default(field), _bounds(field))))
+    return textwrap.wrap(said, WIDTH, initial_indent=head, subsequent_indent=" " * (NAME + READS + 4))
+
+
+def _choices(field: Mapping[str, Any]) -> str:
+    return "one of " + ", ".join(field["choices"]) if field.get("choices") else ""
+
+
+def _default(field: Mapping[str, Any]) -> str:
+    value = field.get("default")
+    if value is None or value in ("", [], (), False):
+        return ""
+    if isinstance(value, (list, tuple)):
+        return "default " + ", ".join(map(str, value))
+    return f"default {_show_value(value, field['reads'])}" if not isinstance(value, bool) else "default yes"
+
+
+def _bounds(field: Mapping[str, Any]) -> str:
+    above, most = field.get("above"), field.get("at_most")
+    low = "" if above is None else "at least 0" if above < 0 else f"above {_show_value(above, field['reads'])}"
+    high = "" if most is None else f"at most {_show_value(most, field['reads'])}"
+    return ", ".join(filter(None, ("" if above == 0 else low, high)))
+
+
+def _show_value(value: Any, reads: str) -> str:
+    """A number in its unit; a text as it stands."""
+    if isinstance(value, str) or (reads not in DIMENSIONS and reads != "integer"):
+        return str(value)
+    return show(float(value), "count" if reads == "integer" else reads)

@@ -1,15 +1,29 @@
-"""Measurements as documents: of endpoints by load, of devices, of training runs by the parts of a step."""
+"""Measurements, traced modules and diagnoses as documents: by load, by part of a step, by verdict."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
 
+from tonnage.domain.diagnosis import Diagnosis, Verdict
 from tonnage.domain.measurement import Capacity, DeviceMeasurement, Measurement, Point
+from tonnage.domain.profile import Profile, TracedOperator
 from tonnage.domain.train_measurement import StepTimes, TrainBudget, TrainMeasurement, TrainRun
-from tonnage.report.document import UNKNOWN, Command, Document, Headline, Note, document, grid, sections
+from tonnage.report.document import (
+    UNKNOWN,
+    Command,
+    Document,
+    Headline,
+    Note,
+    Section,
+    blocks,
+    document,
+    grid,
+    sections,
+)
 from tonnage.report.metrics import METRICS, SPEEDS, objectives_text
 from tonnage.units import plural, show
 
@@ -279,3 +293,139 @@ def _checkpoints(found: TrainMeasurement) -> list[str]:
     size = f" of {show(c.size_bytes, 'bytes')}" if c.size_bytes is not None else ""
     told = [f"{c.writes} written{size}, {show(c.write_s, 's')} each"] if c.write_s is not None else []
     return [*told, *([f"restored in {show(c.restore_s, 's')}"] if c.restore_s is not None else [])]
+
+
+def traced_sentence(profile: Profile) -> str:
+    """The answer in one sentence."""
+    shapes = ", ".join("x".join(map(str, given.shape)) for given in profile.inputs)
+    backward = f" forward, {_flop(profile.backward_flop)} backward" if profile.backward else ""
+    held = ""
+    if profile.moments:
+        most = max(moment.activation_values for moment in profile.moments)
+        held = f"; a training step holds up to {_count(most)} activation values of a sample"
+    return (
+        f"{profile.name} has {profile.parameters:,.0f} parameters and computes {_flop(profile.flop)}{backward} "
+        f"a sample (inputs {shapes}){held}."
+    )
+
+
+def profile_document(profile: Profile, *, path: str) -> Document:
+    """What was counted, and what the file is good for."""
+    groups: dict[str, list[TracedOperator]] = defaultdict(list)
+    for op in profile.forward:
+        groups[op.name].append(op)
+    totals = [(name, *_totals(operators)) for name, operators in groups.items()]
+    rows = []
+    for name, calls, flop, moved, weights in sorted(totals, key=lambda row: (-row[2], -row[3])):
+        share = f"{flop / profile.flop:.1%}" if flop and profile.flop else "–"
+        rows.append((name, f"{calls:,.0f}", _flop(flop) if flop else "–", share, _count(moved), _count(weights)))
+    heads = ["operators", "of>", "FLOP>", "share>", "read and written>", "weights read>"]
+    return document(
+        Headline(traced_sentence(profile)),
+        grid(heads, rows[:FIRST_ROWS]),
+        Command(f"Written to {path}, which stands wherever a model does: tonnage fit {path}"),
+        why={"Every operator": grid(heads, rows) if len(rows) > FIRST_ROWS else None, "Unexpected": profile.notes},
+    )
+
+
+def _totals(operators: list[TracedOperator]) -> tuple[float, float, float, float]:
+    return (
+        sum(op.count for op in operators),
+        sum(op.flop * op.count for op in operators),
+        sum((op.read_values + op.write_values) * op.count for op in operators),
+        sum(op.weight_values * op.count for op in operators),
+    )
+
+
+def _flop(value: float) -> str:
+    for unit, size in (("PFLOP", 1e15), ("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6)):
+        if value >= size:
+            return f"{value / size:,.3g} {unit}" if value < 1000 * size else f"{value / size:,.0f} {unit}"
+    return f"{value:,.0f} FLOP"
+
+
+def _count(value: float) -> str:
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:,.3g} {unit}"
+    return f"{value:,.0f}"
+
+
+REMEDIES = {
+    "code": "Fix the code",
+    "settings": "Change a setting",
+    "capacity": "Change how many",
+    "accelerator": "Change the accelerator",
+    "measure": "Measure again",
+}
+FINDINGS = 3
+"""Findings of the first screen."""
+UNITS = {"s", "bytes", "bytes/s", "W", "tokens"}
+
+
+def diagnosis_document(diagnosis: Diagnosis, *, most: int | None = None) -> Document:
+    """A diagnosis as blocks: each finding with its next step; under --why its evidence and what is not known."""
+    shown = diagnosis.verdicts[: most or FINDINGS]
+    more = len(diagnosis.verdicts) - len(shown)
+    first = blocks(
+        Headline(diagnosis.sentence),
+        Note(_about(diagnosis)),
+        grid(
+            ["finding~", "evidence~", "next step~"],
+            [(_title(v), _strongest(v), f"{REMEDIES[v.remedy]}: {v.next_step}") for v in shown],
+        ),
+        f"Instead: {diagnosis.plan}" if diagnosis.plan is not None else None,
+        Command(diagnosis.plan_command) if diagnosis.plan_command is not None else None,
+        Note(hint=(f"{more} more findings: --all. " if more else "") + "Evidence, what is not known: --why."),
+    )
+    missing = [f"{one.verdict}: needs {one.needs}. To have it: {one.how}." for one in diagnosis.missing]
+    return Document(first, blocks(map(_finding, diagnosis.verdicts), sections({"Not known": missing})))
+
+
+def _strongest(verdict: Verdict) -> str:
+    """The fact that a finding rests on first."""
+    if not verdict.facts:
+        return ""
+    fact = verdict.facts[0]
+    limit = "" if fact.limit is None else f" (limit {_value(fact.limit, fact.unit)})"
+    return f"{fact.name} {_value(fact.value, fact.unit)}{limit}"
+
+
+def _finding(verdict: Verdict) -> Section:
+    rows = [
+        (
+            fact.name,
+            _value(fact.value, fact.unit),
+            "" if fact.limit is None else _value(fact.limit, fact.unit),
+            fact.why or "",
+        )
+        for fact in verdict.facts
+    ]
+    table = grid(["evidence~", "value>", "limit>", "why this limit~"], rows)
+    step = f"{REMEDIES[verdict.remedy]}: {verdict.next_step}."
+    return Section(_title(verdict), blocks(verdict.sentence, table, step))
+
+
+def _title(verdict: Verdict) -> str:
+    return verdict.name[:1].upper() + verdict.name[1:]
+
+
+def _about(diagnosis: Diagnosis) -> str:
+    seen = diagnosis.evidence
+    parts = [*diagnosis.sources, seen.engine, seen.accelerator]
+    if seen.window_s:
+        parts.append(f"{show(seen.window_s, 's')}, {seen.samples} readings")
+    if seen.requests:
+        parts.append(f"{seen.requests:,.0f} requests")
+    if seen.step_s:
+        parts.append(f"{seen.samples} steps of {show(seen.step_s, 's')}")
+    return " · ".join(filter(None, parts))
+
+
+def _value(value: float, unit: str) -> str:
+    if unit == "share":
+        return f"{value:.1%}" if abs(value) < 0.1 else f"{value:.0%}"
+    if unit in UNITS:
+        return show(value, unit)
+    number = f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+    return number if unit in {"count", "requests"} else f"{number} {unit.replace('degC', '°C')}"

@@ -119,7 +119,7 @@ def chance(quantity: Quantity, limit: float) -> float | None:
     """
     Probability that a quantity turns out at most `limit`, from its 90 % interval; None where it has none. [-]
 
-    Errors are log-normal, each side as wide as its own end says: as `planning.error_model` has it.
+    Errors are log-normal, each side as wide as its own end says: as `core.error_model` has it.
 
     Examples
     --------

@@ -21,12 +21,12 @@ import msgspec
 from tonnage.domain.answer import Quantity
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
-from tonnage.domain.requests.adapters import Adapters
+from tonnage.domain.requests.groups import Adapters
 from tonnage.physics.adapters import BYTES, adapter_bytes, adapter_work, distinct_adapters, lru_miss_rate, popularity
 from tonnage.physics.offload import LINK_SHARE
 from tonnage.physics.shares import Tokens
 from tonnage.physics.work import Work
-from tonnage.simulation.autoscale import fleet_of, replicas_carrying
+from tonnage.simulation.router import fleet_of, replicas_carrying
 
 if TYPE_CHECKING:
     from tonnage.simulation.step_parts import Placement

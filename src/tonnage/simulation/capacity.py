@@ -32,7 +32,7 @@ from tonnage.domain.requests.common import Slo
 from tonnage.record import Record
 
 if TYPE_CHECKING:
-    from tonnage.simulation.pool_capacity import Unit
+    from tonnage.simulation.disaggregated import Unit
 
 LONE: Final = 0.01
 """In flight where a request is as good as alone. [requests]"""

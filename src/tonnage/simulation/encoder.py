@@ -25,7 +25,7 @@ from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Attention, Mlp, Model
 from tonnage.domain.precision import Precision
-from tonnage.domain.requests.images import Images
+from tonnage.domain.requests.groups import Images
 from tonnage.physics.operators import operator_s
 from tonnage.physics.vision import encoder_model, encoder_of, encoder_work, token_bytes
 from tonnage.physics.work import Operator

@@ -19,8 +19,8 @@ from tonnage.domain.accelerator import Accelerator, Measured
 from tonnage.domain.offline import Offline, Runtime, Silicon
 from tonnage.domain.precision import number_format
 from tonnage.errors import Unmeasured
-from tonnage.physics.traced import LAYER, PIXELS, TOKENS
-from tonnage.physics.unet import GROUP_NORM
+from tonnage.physics.diffusion import GROUP_NORM
+from tonnage.physics.network import LAYER, PIXELS, TOKENS
 from tonnage.physics.work import Operator, Work
 from tonnage.record import Record
 

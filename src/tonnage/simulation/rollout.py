@@ -22,7 +22,7 @@ from typing import Final
 
 from tonnage.errors import BadRequest
 from tonnage.record import Record
-from tonnage.simulation.static import prefill_s
+from tonnage.simulation.closed_loop import prefill_s
 from tonnage.simulation.steps import StepTable
 
 MAX_REQUESTS: Final = 512

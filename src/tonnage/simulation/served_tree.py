@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tonnage.domain.answer import Opened, Quantity, named
 from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, mean_step
 from tonnage.simulation.closed_loop import LoopLog
-from tonnage.simulation.served import Served
+from tonnage.simulation.simulated import Served
 from tonnage.simulation.step_tree import OpenTable
 from tonnage.simulation.steps import MixedStep
 

@@ -1,10 +1,14 @@
 """
-Sessions drawn turn by turn and served by caches of several tiers: how much of each prompt is found again?
+Sessions through caches: drawn turn by turn with several tiers, or a log's own blocks with one; what is found again.
 
 Turns are drawn (`session_turns`) and served (`session_caches`) in pieces of fixed size and forgotten: the memory of a
 run depends on open sessions and on the cache alone.
 
 Left out: a turn takes no time here, so running requests pin nothing; `simulation.serving` plays their steps.
+
+A log is played one request after the other, each as long as it takes to look: what an engine finds that is never short
+of room for those who run. The blocks are those of the engine's simulation (`prefix_cache`), in its order of
+forgetting.
 """
 
 from __future__ import annotations
@@ -17,8 +21,17 @@ import numpy as np
 from tonnage.domain.sessions import CacheTier, Reuse, SessionProfile, TierUse
 from tonnage.errors import BadRequest
 from tonnage.simulation import kernel as kernel_module
-from tonnage.simulation import session_caches, session_turns
-from tonnage.simulation.kernel import announce, entry, stamp_of
+from tonnage.simulation import prefix_cache, session_caches, session_turns
+from tonnage.simulation.kernel import announce, entry, kernel, offset, pointer, stamp_of
+from tonnage.simulation.prefix_cache import (
+    Pool,
+    block_note,
+    block_take,
+    blocks_free,
+    blocks_hit,
+    blocks_share,
+    empty_pools,
+)
 from tonnage.simulation.session_caches import (
     ROUTES,
     SPARE,
@@ -30,7 +43,7 @@ from tonnage.simulation.session_caches import (
     with_more_runs,
 )
 from tonnage.simulation.session_turns import Drawing, Turns, draw, drawing_of, empty_turns, grown, with_more_places
-from tonnage.simulation.simulated import Floats, Ints
+from tonnage.simulation.simulated import Floats, Ints, Requests
 
 __all__ = ["PrefillCost", "Replicas", "Turns"]
 
@@ -142,3 +155,50 @@ def _play_pieces(
                 cache = with_more_runs(cache)
         yield piece, hits, cache
         done += n
+
+
+# mypy: disable-error-code="no-any-return"
+# Elements of arrays are Any to the type checker; numba knows better.
+
+
+@kernel
+def _replay(pool: Pool, ids: Ints, requests: Ints, row: Ints, n: int) -> None:
+    """Rows of `requests`: first id, whole blocks, blocks that may be found; the last becomes those that were."""
+    for k in range(n):
+        mine, whole, most = offset(ids, requests[4 * k]), requests[4 * k + 1], requests[4 * k + 2]
+        hits, _ = blocks_hit(pool, mine, most)
+        blocks_share(pool, mine, row, hits)
+        for j in range(hits, whole):
+            row[j] = block_take(pool)
+            block_note(pool, mine[j], row[j])
+        blocks_free(pool, row, whole)
+        requests[4 * k + 3] = hits
+
+
+def _log_entry(stamp: int) -> Callable[[Pool, Ints, Ints, Ints, int], None]:
+    def play(pool: Pool, ids: Ints, requests: Ints, row: Ints, n: int) -> None:
+        announce()
+        if stamp == 0:  # never: that it is enclosed makes it part of what a kept result is found by
+            return
+        _replay(
+            Pool(pointer(pool.blocks), pointer(pool.where), pool.root), pointer(ids), pointer(requests), pointer(row), n
+        )
+
+    return entry(play)
+
+
+_play_log = _log_entry(stamp_of(__file__, kernel_module.__file__, prefix_cache.__file__))
+
+
+def replay_hits(requests: Requests, *, block_tokens: int, blocks: int) -> Ints:
+    """For each request, tokens of its prompt that a cache of so many blocks would have held. [tokens]"""
+    whole = np.minimum(np.diff(requests.offsets), requests.prompt // block_tokens)
+    fits = np.minimum(whole, blocks)
+    rows = np.stack(
+        (requests.offsets[:-1], fits, np.minimum(fits, (requests.prompt - 1) // block_tokens), fits), axis=1
+    )
+    rows = np.ascontiguousarray(rows, np.int64)
+    pool = empty_pools(1, num_blocks=blocks, num_ids=max(1, requests.num_ids))
+    row = np.zeros(int(fits.max(initial=0)) + 1, np.int64)
+    _play_log(pool, requests.blocks, rows, row, len(rows))
+    return np.asarray(rows[:, 3] * block_tokens)

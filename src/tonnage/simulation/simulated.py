@@ -1,4 +1,5 @@
-"""What a simulation is given and what it hands back: columns of numbers, the same for the compiled loop and its twin.
+"""
+What a simulation is given and what it hands back: columns of numbers, and what an engine does for a load.
 
 Step times come as arrays by whole numbers of sequences and rows (`StepArrays`), a scheduler as a few
 limits (`Limits`, made by `policies`), requests as columns. Named tuples of arrays, because compiled
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tonnage.domain.efficiency import Rung
 from tonnage.domain.engine_spec import captured_batch
+from tonnage.record import SparseRecord
 
 if TYPE_CHECKING:
     import numpy as np
@@ -246,3 +248,23 @@ def _affine(table: StepTable, batch: Floats) -> tuple[Floats, Floats]:
     over = np.maximum(1.0, batch / xs[-1])
     fixed, slope = (np.interp(batch, xs, [pair[i] for pair in table.attention_s]) * over for i in (0, 1))
     return fixed, slope
+
+
+Tail = tuple[float | None, float | None, float | None]
+"""Median, 95th and 99th percentile; None = not known. [s]"""
+
+
+class Served(SparseRecord, kw_only=True):
+    """Mean latencies of one replica under a load, and what it completes per second."""
+
+    ttft_s: float
+    tpot_s: float
+    e2e_s: float
+    requests_per_s: float
+    running: float
+    """Requests decoding together, on average. [requests]"""
+    ttft_tail_s: Tail | None = None
+    """Where the traffic has a distribution. [s]"""
+    tpot_tail_s: Tail | None = None
+    saturated: bool = False
+    """The load is as much as the replica takes, or more."""

@@ -22,7 +22,7 @@ from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Model, Moe, StateSpace
 from tonnage.domain.precision import Precision, number_format
-from tonnage.domain.requests.adapters import Adapters
+from tonnage.domain.requests.groups import Adapters
 from tonnage.physics.efficiency import peak_flop_per_s, weakest_rung
 from tonnage.physics.matrices import feed_forward_matrices, mixer_matrices
 from tonnage.physics.operators import has_skewed_table, operator_evidence, operator_s, timed_with_experts

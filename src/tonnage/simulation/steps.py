@@ -1,11 +1,10 @@
-"""(model, accelerator, layout, engine) -> seconds of its steps, as a table.
+"""
+(model, accelerator, layout, engine) -> seconds of its steps, as a table, and between the shapes that it holds.
 
 `step_grid` opens both kinds of step once and `step_table` prices them, so that a simulation of thousands of steps
-costs a few dozen work lists:
-
-- the part that sees all rows together (products, norms, collectives) depends on rows alone;
-- decode attention is affine in the context, for each batch;
-- prefill attention depends on the chunk and on what is cached before it.
+costs a few dozen work lists: what sees all rows together (products, norms, collectives) depends on rows alone, decode
+attention is affine in the context for each batch, prefill attention depends on the chunk and on what is cached before.
+Rows are read in logarithms, and times are proportional beyond the last shape, where an engine runs several steps.
 
 Times are those of one replica. Pipeline stages overlap only between micro-batches: a step over p stages carries 1/p
 of the sequences, and p of them are in flight.
@@ -13,7 +12,8 @@ of the sequences, and p of them are in flight.
 
 from __future__ import annotations
 
-from math import log, sqrt
+from bisect import bisect_left
+from math import exp, log, sqrt
 from typing import NamedTuple
 
 from tonnage.domain.efficiency import Rung
@@ -22,7 +22,6 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention
 from tonnage.physics.efficiency import weakest_rung
 from tonnage.record import Record
-from tonnage.simulation.between import affine_at, value_at
 from tonnage.simulation.drafting import DraftParts, draft_parts, drafting_s
 from tonnage.simulation.step_parts import (
     Parts,
@@ -40,6 +39,36 @@ from tonnage.simulation.step_parts import (
     seconds,
     step_parts,
 )
+
+
+def value_at(xs: tuple[float, ...], ys: tuple[float, ...], *, x: float) -> float:
+    """Log-log interpolation, flat below the first point and proportional above the last."""
+    if x <= xs[0]:
+        return ys[0]
+    if x >= xs[-1]:
+        return ys[-1] * x / xs[-1]
+    i = bisect_left(xs, x)
+    if xs[i] == x:
+        return ys[i]
+    share = log(x / xs[i - 1]) / log(xs[i] / xs[i - 1])
+    low, high = ys[i - 1], ys[i]
+    if low <= 0.0 or high <= 0.0:
+        return low + share * (high - low)
+    return exp(log(low) + share * log(high / low))
+
+
+def affine_at(xs: tuple[float, ...], ys: tuple[tuple[float, float], ...], *, x: float) -> tuple[float, float]:
+    """Linear interpolation of (fixed, slope), proportional above the last point."""
+    if x <= xs[0]:
+        return ys[0]
+    if x >= xs[-1]:
+        over = x / xs[-1]
+        return ys[-1][0] * over, ys[-1][1] * over
+    i = bisect_left(xs, x)
+    share = (x - xs[i - 1]) / (xs[i] - xs[i - 1])
+    (f0, s0), (f1, s1) = ys[i - 1], ys[i]
+    return f0 + share * (f1 - f0), s0 + share * (s1 - s0)
+
 
 __all__ = ["Parts", "Placement", "Speculation", "seconds", "step_parts"]
 

@@ -232,12 +232,11 @@ def _run_question(ask: str, request: dict[str, Any], additions: Additions) -> An
         return answer(kind, fields, additions=additions)
     if ask == "fit":
         from tonnage.questions.fit.fit import fit
-        from tonnage.questions.fit.reading import fit_request
+        from tonnage.questions.fit.question import fit_request
 
         return fit(fit_request(request), additions=additions)
     if ask == "simulate":
-        from tonnage.questions.simulate.reading import simulation_of
-        from tonnage.questions.simulate.simulate import simulate
+        from tonnage.questions.simulate.simulate import simulate, simulation_of
 
         return simulate(simulation_of(request), additions=additions)
     from tonnage.questions.predict.case_lines import case_of_object

@@ -1,5 +1,7 @@
 """
-A sweep from start to end: expand, skip what is known, work, keep, and write the table in the grid's order.
+A sweep from start to end: expand, skip what its file knows, work, keep, and write the table in the grid's order.
+
+The file outlives an interruption; a sweep that is started again asks only what is not in it.
 
 A sweep file is a grid: its points are every combination, in an order that never changes.
 """
@@ -8,7 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -17,12 +21,73 @@ import msgspec
 from tonnage.catalog import gather
 from tonnage.catalog.additions import file_states
 from tonnage.core.reading import build, read_fields
-from tonnage.errors import BadRequest, echo
-from tonnage.questions.sweep.request import Ask, Sweep
+from tonnage.domain.requests.tables import Ask, Sweep
+from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.record import Record
-from tonnage.sweep import store as stores
+from tonnage.sqlitefile import SWEEP_ID, refuse_other, stamp_version
 from tonnage.sweep.runners import on_processes, on_ray
 from tonnage.version import __version__, can_simulate
+
+Store = sqlite3.Connection
+FORMAT: Final = 1
+_decoder: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+@contextmanager
+def open_store(path: Path) -> Iterator[Store]:
+    """
+    The store in a file, made when it is not there.
+
+    Raises
+    ------
+    BadFact
+        The file is something else, of a newer release, or cannot be written.
+    """
+    try:
+        refuse_other(path, own=SWEEP_ID)
+        with closing(sqlite3.connect(path, timeout=30.0)) as store:
+            store.execute("PRAGMA journal_mode=WAL")
+            version = store.execute("PRAGMA user_version").fetchone()[0]
+            if version > FORMAT:
+                raise BadFact(f"'{echo(path)}' was written by a newer release; use that, or another file")
+            with store:
+                store.execute("CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, row BLOB NOT NULL)")
+                store.execute(f"PRAGMA user_version={FORMAT}")
+                stamp_version(store, own=SWEEP_ID)
+            yield store
+    except (sqlite3.Error, OSError, ValueError) as error:
+        reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        raise BadFact(f"'{echo(path)}' cannot hold results: {reason}") from None
+
+
+def answered_keys(store: Store) -> set[str]:
+    """Keys of the questions that are answered; a damaged answer is none, so that it is asked again."""
+    return {key for key, row in store.execute("SELECT key, row FROM answers") if _sound(row)}
+
+
+def _sound(row: object) -> bool:
+    try:
+        _decoder.decode(row)  # type: ignore[arg-type]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
+        return False
+    return True
+
+
+def keep_answers(store: Store, found: Iterable[tuple[str, bytes]]) -> None:
+    """Keep answers; all of them or, when it fails, none."""
+    with store:
+        store.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?)", found)
+
+
+def rows(store: Store, keys: Iterable[str]) -> Iterator[dict[str, Any] | str | None]:
+    """The answers of these keys, in their order; None where there is none yet, of a damaged one what is wrong."""
+    for key in keys:
+        try:
+            found = store.execute("SELECT row FROM answers WHERE key = ?", (key,)).fetchone()
+            yield None if found is None else _decoder.decode(found[0])
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError, sqlite3.Error) as error:
+            yield f"its answer in the file is damaged ({echo(error)})"
+
 
 __all__ = ["Sweep"]
 
@@ -53,8 +118,8 @@ def run(
     watch : callable
         Told (done, all) after each chunk.
     """
-    with stores.open_store(file) as store:
-        there = stores.answered_keys(store)
+    with open_store(file) as store:
+        there = answered_keys(store)
         missing = {point.key: point.request for point in points_of(sweep, folders) if point.key not in there}
         watch(sweep.size - len(missing), sweep.size)
         questions = tuple(missing.items())
@@ -65,7 +130,7 @@ def run(
         )
         done = sweep.size - len(missing)
         for answers in found:
-            stores.keep_answers(store, answers)
+            keep_answers(store, answers)
             done += len(answers)
             watch(done, sweep.size)
     return len(missing)
@@ -76,9 +141,9 @@ def table(sweep: Sweep, file: Path, *, folders: tuple[str, ...] = ()) -> Iterato
     One row a point, in the grid's order: what was varied, then what was taken (NAME_found where both have it), and
     where measurements moved it, by how much (`calibrations`).
     """
-    with stores.open_store(file) as store:
+    with open_store(file) as store:
         points: list[Point] = list(points_of(sweep, folders))
-        for point, row in zip(points, stores.rows(store, (point.key for point in points)), strict=True):
+        for point, row in zip(points, rows(store, (point.key for point in points)), strict=True):
             if isinstance(row, str):
                 yield point.varied | {"error": f"{row}; delete the file's row {point.key}, or sweep into another file"}
             elif row is not None:

@@ -15,16 +15,13 @@ from tonnage.domain.answer import Breakdown
 from tonnage.domain.cost import RentOrBuy
 from tonnage.domain.diagnosis import Diagnosis
 from tonnage.domain.machine import LocalAnswer
-from tonnage.domain.requests.simulate import SimulationTraffic
 from tonnage.domain.sessions import TraceSessions
-from tonnage.domain.simulate import Simulated
+from tonnage.domain.simulate import Simulated, SimulationTraffic
 from tonnage.errors import BadRequest, TonnageError, UnknownName
 from tonnage.questions import ask
-from tonnage.questions.adopt.advice import Advice
-from tonnage.questions.adopt.answer import Adoption, Running
-from tonnage.questions.adopt.request import Adopt
+from tonnage.questions.adopt.question import Adopt, Adoption, Advice, Running
 from tonnage.questions.compare.answer import Comparison
-from tonnage.questions.fit.answer import FitAnswer
+from tonnage.questions.fit.question import FitAnswer
 from tonnage.web.measured import chosen
 from tonnage.web.models import refuse_named_paths, refuse_paths
 from tonnage.web.questions import MAX_REQUESTS, QUESTIONS, Question
@@ -68,7 +65,7 @@ def predict_each(
 
 def _fit(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> FitAnswer:
     from tonnage.questions.fit.fit import fit
-    from tonnage.questions.fit.reading import fit_request
+    from tonnage.questions.fit.question import fit_request
 
     return fit(fit_request(request), additions=additions, offline=None)
 
@@ -83,15 +80,14 @@ def _local(request: Mapping[str, Any], additions: Additions, _: Watch | None) ->
 
 
 def _rent_or_buy(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> RentOrBuy:
-    from tonnage.questions.cost.reading import rent_or_buy_request
+    from tonnage.questions.cost.inputs import rent_or_buy_request
     from tonnage.questions.cost.rent_or_buy import rent_or_buy
 
     return rent_or_buy(rent_or_buy_request(request, additions=additions), additions=additions)
 
 
 def _simulate(request: Mapping[str, Any], additions: Additions, watch: Watch | None) -> Simulated:
-    from tonnage.questions.simulate.reading import simulation_of
-    from tonnage.questions.simulate.simulate import simulate
+    from tonnage.questions.simulate.simulate import simulate, simulation_of
 
     asked = simulation_of(request)
     _refuse_long(asked.traffic)
@@ -149,7 +145,7 @@ def _advise(request: Mapping[str, Any], additions: Additions, _: Watch | None) -
 def _service(request: Mapping[str, Any], additions: Additions) -> tuple[Adopt, Running]:
     """What is asked of a service, and what its file says; a model that it names is never a path of this machine."""
     from tonnage.adopt import read_running
-    from tonnage.questions.adopt.reading import adopt_request
+    from tonnage.questions.adopt.question import adopt_request
 
     asked = adopt_request(request, additions=additions)
     running = read_running(asked.file)
@@ -173,7 +169,7 @@ def _explain(request: Mapping[str, Any], additions: Additions, _: Watch | None) 
 
 def _diagnose(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> Diagnosis:
     from tonnage.measure.diagnose.sources import diagnose
-    from tonnage.questions.adopt.remedy import stated_facts, with_plan
+    from tonnage.questions.adopt.service import stated_facts, with_plan
 
     text = _given_fields(request, "diagnose", additions)
     model, accelerator = (None if (one := request.get(name)) is None else str(one) for name in ("model", "accelerator"))

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
 
-from tonnage.catalog.hub.jsonfile import decode_json
+from tonnage.catalog.hub.fields import decode_json
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.foreign import MOST_VALUES, check_values
 from tonnage.web.questions import QUESTIONS

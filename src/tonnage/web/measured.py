@@ -11,9 +11,9 @@ from tonnage.catalog import Additions
 from tonnage.core.reading import check_value
 from tonnage.domain.cost import RentOrBuy
 from tonnage.domain.infer_plan import InferPlan
-from tonnage.domain.requests.case_fields import CALIBRATION
+from tonnage.domain.requests.common import CALIBRATION
 from tonnage.domain.sessions import TraceSessions
-from tonnage.questions.fit.answer import FitAnswer
+from tonnage.questions.fit.question import FitAnswer
 
 Form = TypeVar("Form", bound=Any)
 NONE: Final = "none"

@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.domain.requests.field import Field
+from tonnage.questions.registry import REQUESTS
 from tonnage.questions.request_schema import case_schemas, groups_schema, property_of
-from tonnage.questions.requests import REQUESTS
 from tonnage.record import Record
 from tonnage.version import __version__
 from tonnage.web.listings import LISTINGS

@@ -19,14 +19,12 @@ from tonnage.domain.sessions import TraceSessions
 from tonnage.domain.simulate import Simulated
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.questions import question as kinds
-from tonnage.questions.adopt.advice import Advice
-from tonnage.questions.adopt.answer import Adoption
+from tonnage.questions.adopt.question import Adoption, Advice
 from tonnage.questions.compare.answer import Comparison
-from tonnage.questions.fit.answer import FitAnswer
-from tonnage.questions.own.request_local import LocalRequest
+from tonnage.questions.fit.question import FitAnswer
+from tonnage.questions.own.question import LocalRequest
 from tonnage.questions.question import LENGTHS, LLAMA_8B, Form
-from tonnage.questions.registry import KINDS
-from tonnage.questions.requests import REQUESTS
+from tonnage.questions.registry import KINDS, REQUESTS
 from tonnage.web.examples import CASE, LOG, METRICS, SERVICE, WAYS
 from tonnage.web.measured import with_choice
 

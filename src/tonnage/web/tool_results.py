@@ -21,7 +21,7 @@ from tonnage.errors import BadRequest, UnknownName
 from tonnage.foreign import MOST_VALUES, check_values
 from tonnage.questions.answers import blocks_of
 from tonnage.questions.registry import KINDS
-from tonnage.report.markdown import markdown
+from tonnage.report.html import markdown
 from tonnage.web.answering import answer_form, predict_each
 from tonnage.web.measured import chosen
 from tonnage.web.questions import QUESTIONS, parse_form_lists
@@ -185,7 +185,7 @@ def _predict(arguments: dict[str, Any], additions: Additions) -> Result:
 
 def _diagnose(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage.measure.diagnose.sources import diagnose, watch_of
-    from tonnage.questions.adopt.remedy import stated_facts, with_plan
+    from tonnage.questions.adopt.service import stated_facts, with_plan
 
     sources, model = _take(arguments, "sources", list), arguments.pop("model", None)
     if not sources:
@@ -201,7 +201,7 @@ def _advised(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage.adopt import read_running
     from tonnage.measure.diagnose.sources import watch_of
     from tonnage.measure.points import look_at_service
-    from tonnage.questions.adopt.reading import adopt_request
+    from tonnage.questions.adopt.question import adopt_request
     from tonnage.questions.adopt.service import View, advise_service
 
     sources = _take(arguments, "sources", list)
@@ -261,9 +261,9 @@ def _list(arguments: dict[str, Any], additions: Additions) -> Result:
 
 def _explain(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage.questions.answers import explanation_of
+    from tonnage.questions.ask import read_plan
     from tonnage.questions.explain.explain import explain_plan
     from tonnage.questions.explain.page import PLAN_DEPTH, breakdown_document
-    from tonnage.questions.plans import read_plan
 
     path = _take_required(arguments, "plan_file")
     rank, number = _take(arguments, "option", int, otherwise=1), _take(arguments, "number", str)
@@ -278,8 +278,8 @@ def _explain(arguments: dict[str, Any], additions: Additions) -> Result:
 
 def _export(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage import export
+    from tonnage.questions.ask import read_plan
     from tonnage.questions.launchable import launchable_option
-    from tonnage.questions.plans import read_plan
 
     path, target = _take_required(arguments, "plan_file"), _take_required(arguments, "target")
     rank, checkpoint = _take(arguments, "option", int, otherwise=1), _take(arguments, "checkpoint", str)

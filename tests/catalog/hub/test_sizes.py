@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.catalog.hub import resolve
-from tonnage.catalog.hub.sizes import bare_size, decoder_of_size
+from tonnage.catalog.hub.names import bare_size, decoder_of_size
 from tonnage.domain.model import Attention
 from tonnage.errors import BadRequest
 from tonnage.physics.parameters import parameters

@@ -6,7 +6,7 @@ import pytest
 
 from tonnage import catalog
 from tonnage.catalog.hub.config import read_config
-from tonnage.catalog.hub.jsonfile import read_object
+from tonnage.catalog.hub.fields import read_object
 from tonnage.catalog.models import FOLDER
 from tonnage.domain.model import Model
 from tonnage.errors import TonnageError

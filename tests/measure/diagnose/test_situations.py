@@ -23,8 +23,7 @@ from tonnage.domain.train_measurement import (
     TrainMemory,
     TrainRun,
 )
-from tonnage.measure.diagnose.recorded import evidence_of_measurement, evidence_of_training
-from tonnage.measure.diagnose.sources import diagnose, judge
+from tonnage.measure.diagnose.sources import diagnose, evidence_of_measurement, evidence_of_training, judge
 from tonnage.measure.diagnose.window import evidence_of, merge_readings
 from tonnage.measure.metrics import reading_of
 

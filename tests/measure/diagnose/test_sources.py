@@ -24,7 +24,7 @@ from tonnage import catalog
 from tonnage.cli import root
 from tonnage.domain.measurement import Load
 from tonnage.errors import BadFact, BadRequest, TonnageError
-from tonnage.measure.diagnose import pages as diagnose_pages
+from tonnage.measure.diagnose import window as diagnose_pages
 from tonnage.measure.diagnose.sources import Watch, diagnose
 from tonnage.measure.history import place_of, remember
 from tonnage.measure.importers import read_report

@@ -7,7 +7,7 @@ import pytest
 
 from tonnage.domain.machine import Inventory
 from tonnage.errors import BadFact, TonnageError
-from tonnage.measure.machine import system, vendors
+from tonnage.measure.machine import system
 from tonnage.measure.machine.detect import inventory_of, read_inventory
 from tonnage.measure.machine.text import MOST_BYTES
 from tonnage.units import GiB, KiB, MiB
@@ -101,12 +101,12 @@ def test_no_modules_no_bandwidth() -> None:
 
 
 READERS: tuple[Callable[[str], Inventory], ...] = (
-    vendors.nvidia_smi_xml,
-    vendors.nvidia_smi_csv,
-    vendors.nvidia_smi_list,
-    vendors.rocm_smi,
-    vendors.amd_smi,
-    vendors.system_profiler,
+    system.nvidia_smi_xml,
+    system.nvidia_smi_csv,
+    system.nvidia_smi_list,
+    system.rocm_smi,
+    system.amd_smi,
+    system.system_profiler,
     system.kubernetes_nodes,
     system.slurm_sinfo,
     system.slurm_nodes,

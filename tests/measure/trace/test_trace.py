@@ -19,12 +19,12 @@ from tonnage.domain.precision import Precision  # noqa: E402
 from tonnage.domain.profile import Profile  # noqa: E402
 from tonnage.errors import BadRequest, UnknownName  # noqa: E402
 from tonnage.measure.trace import load, parse_input, trace_module  # noqa: E402
+from tonnage.physics.diffusion import unet_work  # noqa: E402
+from tonnage.physics.network import profile_work  # noqa: E402
 from tonnage.physics.parameters import layer_parameters, parameters  # noqa: E402
 from tonnage.physics.shares import Tokens  # noqa: E402
-from tonnage.physics.speech import decoder_step_work, encoder_work  # noqa: E402
-from tonnage.physics.traced import profile_work  # noqa: E402
 from tonnage.physics.transformer import encode_work, step_work  # noqa: E402
-from tonnage.physics.unet import unet_work  # noqa: E402
+from tonnage.physics.vision import decoder_step_work, speech_encoder_work  # noqa: E402
 
 SIXTEEN = Precision(weights="fp16", kv="fp16", activations="fp16")
 
@@ -73,7 +73,7 @@ def test_whisper_large_v3_as_encoder_and_decoder_say() -> None:
     known = catalog.model("openai/whisper-large-v3")
     found = traced(networks.whisper)
     assert found.parameters == 1_543_490_560 == parameters(known).value
-    heard = flop(encoder_work(known, windows=1, precision=SIXTEEN))
+    heard = flop(speech_encoder_work(known, windows=1, precision=SIXTEEN))
     written = 448 * flop(decoder_step_work(known, windows=1, context=224.5, precision=SIXTEEN))
     assert found.flop == pytest.approx(heard + written, rel=0.01)
 

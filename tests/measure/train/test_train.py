@@ -11,8 +11,7 @@ from click.testing import CliRunner
 from tonnage.cli import root
 from tonnage.domain.train_measurement import TrainMeasurement
 from tonnage.errors import BadFact, BadRequest
-from tonnage.measure.diagnose.recorded import evidence_of_training
-from tonnage.measure.diagnose.sources import judge
+from tonnage.measure.diagnose.sources import evidence_of_training, judge
 from tonnage.measure.train.launch import Bounds, measure_train
 
 pytest.importorskip("torch", reason="the probe watches PyTorch: pip install 'tonnage[torch]'")

@@ -16,9 +16,8 @@ from tonnage.cli import root
 from tonnage.domain.diagnosis import DIAGNOSIS_SCHEMA, Diagnosis, Evidence
 from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadRequest
-from tonnage.questions.adopt.advice import Advice, Seen
 from tonnage.questions.adopt.advise import advise
-from tonnage.questions.adopt.request import Adopt
+from tonnage.questions.adopt.question import Adopt, Advice, Seen
 
 TODAY = date(2026, 11, 22)
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"

@@ -12,7 +12,7 @@ from tests.questions.adopt.test_advise import GOOD, MODEL, advice, named
 
 import tonnage
 from tonnage.domain.requests.serve import Serve
-from tonnage.questions.adopt.advice import Action, Advice
+from tonnage.questions.adopt.question import Action, Advice
 from tonnage.questions.adopt.replayed import DRAWN, ServiceTraffic, hourly_bounds
 from tonnage.simulation.simulated import requests_of
 

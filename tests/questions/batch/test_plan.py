@@ -23,10 +23,10 @@ from tonnage.domain.precision import Precision
 from tonnage.errors import BadRequest
 from tonnage.questions.batch.narrative import LARGEST_FLEET
 from tonnage.questions.batch.plan import plan_batch
-from tonnage.questions.batch.reading import batch_request
+from tonnage.questions.batch.question import batch_request
 from tonnage.questions.batch.work import Candidate, Work, candidate_of
 from tonnage.questions.predict.serving import predict_serve
-from tonnage.simulation.served import Served
+from tonnage.simulation.simulated import Served
 
 TODAY = date(2026, 11, 21)
 NIGHTLY = {

@@ -13,11 +13,11 @@ from tonnage.domain.plan import ServeOption
 from tonnage.errors import TonnageError
 from tonnage.questions.answers import document_of
 from tonnage.questions.ask import answer
-from tonnage.questions.budget.answer import BudgetPlan
 from tonnage.questions.budget.plan import TOLERANCE, largest_rate
+from tonnage.questions.budget.question import BudgetPlan
 from tonnage.questions.budget.training import LAWS, optimal_range
 from tonnage.questions.serve.plan import serve_options
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 
 TODAY = date(2026, 11, 22)
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"

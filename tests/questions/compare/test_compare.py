@@ -11,7 +11,7 @@ from tonnage.errors import BadRequest, TonnageError
 from tonnage.questions.answers import blocks_of, charts_of
 from tonnage.questions.compare.answer import Comparison
 from tonnage.questions.compare.compare import compare, compare_figures, configurations_of
-from tonnage.report.markdown import markdown
+from tonnage.report.html import markdown
 
 CASE: dict[str, Any] = {
     "model": "meta-llama/Llama-3.1-8B-Instruct",

@@ -10,7 +10,7 @@ from tonnage import catalog
 from tonnage.domain.cost import COST_SCHEMA, OwnedMachine, Rent, RentOrBuy
 from tonnage.domain.requests.field import fields_of
 from tonnage.errors import BadRequest, UnitError, UnknownName
-from tonnage.questions.cost.reading import rent_or_buy_request
+from tonnage.questions.cost.inputs import rent_or_buy_request
 from tonnage.questions.cost.rent_or_buy import rent_or_buy
 
 TODAY = date(2026, 11, 21)

@@ -10,9 +10,8 @@ import pytest
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.errors import BadRequest, UnitError, UnknownName
-from tonnage.questions.fit.answer import FitAnswer
 from tonnage.questions.fit.fit import fit_model
-from tonnage.questions.fit.reading import fit_request
+from tonnage.questions.fit.question import FitAnswer, fit_request
 
 
 def ask(model: str = "meta-llama/Meta-Llama-3.1-8B", *, additions: Additions | None = None, **fields: Any) -> FitAnswer:

@@ -2,11 +2,10 @@
 
 import pytest
 
-from tonnage.catalog.downloads import downloads
+from tonnage.catalog.published import downloads
 from tonnage.errors import BadRequest
-from tonnage.questions.fit.answer import FitAnswer
 from tonnage.questions.fit.fit import fit
-from tonnage.questions.fit.reading import fit_request
+from tonnage.questions.fit.question import FitAnswer, fit_request
 
 
 def solved(accelerator: str, **fields: object) -> FitAnswer:

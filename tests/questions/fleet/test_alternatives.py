@@ -19,7 +19,7 @@ from tonnage.questions.fleet import alternatives, plan
 from tonnage.questions.fleet.answer import FleetAlternative
 from tonnage.questions.fleet.plan import plan_fleet
 from tonnage.questions.fleet.problem import Solution, problem_of
-from tonnage.questions.fleet.reading import fleet_request
+from tonnage.questions.fleet.question import fleet_request
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 ASKED = {
@@ -156,7 +156,7 @@ import json, sys
 from datetime import date
 import msgspec
 from tonnage.questions.fleet.plan import plan_fleet
-from tonnage.questions.fleet.reading import fleet_request
+from tonnage.questions.fleet.question import fleet_request
 from tonnage.questions.fleet.plan import plan_fleet
 answer = plan_fleet(fleet_request(json.loads(sys.argv[1])), today=date(2026, 11, 21))
 sys.stdout.buffer.write(msgspec.json.encode(answer))

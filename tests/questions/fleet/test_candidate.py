@@ -9,7 +9,7 @@ from tonnage import catalog
 from tonnage.domain.layout import Layout
 from tonnage.questions.fleet.answer import FleetRequest
 from tonnage.questions.fleet.candidate import Candidate, _best, candidates
-from tonnage.questions.fleet.reading import fleet_request
+from tonnage.questions.fleet.question import fleet_request
 from tonnage.questions.fleet.stock import stock
 
 CHAT = {"model": "meta-llama/Llama-3.1-8B-Instruct", "rate": "2/s", "traffic": "chat", "ttft": "1 s", "tpot": "60 ms"}

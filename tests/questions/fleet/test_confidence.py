@@ -14,10 +14,10 @@ from tonnage.questions.fleet import plan as planning
 from tonnage.questions.fleet.answer import FleetPlan
 from tonnage.questions.fleet.candidate import candidates
 from tonnage.questions.fleet.plan import plan_fleet
-from tonnage.questions.fleet.reading import fleet_request
+from tonnage.questions.fleet.question import fleet_request
 from tonnage.questions.fleet.stock import stock
 from tonnage.questions.serve.plan import plan_serve
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 OFFERS = {"provider": "aws", "region": "us-east-1", "accelerator": "L4,A10G,L40S,H100", "term": "on-demand"}

@@ -9,7 +9,7 @@ import pytest
 from tonnage.questions.fleet import plan as planning
 from tonnage.questions.fleet.answer import FleetPlan
 from tonnage.questions.fleet.plan import plan_fleet
-from tonnage.questions.fleet.reading import fleet_request
+from tonnage.questions.fleet.question import fleet_request
 
 CHAT = {"name": "chat", "model": "meta-llama/Llama-3.1-8B-Instruct", "traffic": "chat", "ttft": "1 s", "tpot": "60 ms"}
 QUOTE = {"provider": "acme", "accelerator": "H100", "count": 8, "term": "1 year"}

@@ -15,7 +15,7 @@ from tonnage.questions.answers import document_of
 from tonnage.questions.fleet.answer import FleetPlan
 from tonnage.questions.fleet.hours import hours_of, ranges
 from tonnage.questions.fleet.plan import plan_fleet
-from tonnage.questions.fleet.reading import fleet_request
+from tonnage.questions.fleet.question import fleet_request
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 CHAT = {
@@ -173,7 +173,7 @@ def test_a_spare_replica_is_one_more_and_holds_without_it() -> None:
 
 def test_samples_take_as_many_accelerators_as_their_own_plan_says() -> None:
     from tonnage.questions.infer.plan import plan_infer
-    from tonnage.questions.infer.reading import infer_request
+    from tonnage.questions.infer.question import infer_request
 
     fields = {key: value for key, value in CAMERAS.items() if key not in {"name", "kind"}} | {"streams": 400}
     where = {"accelerator": "L4", "provider": "gcp"}

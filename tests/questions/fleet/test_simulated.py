@@ -9,9 +9,9 @@ from tonnage import catalog
 from tonnage.questions.fleet.candidate import NEAR, Candidate, candidates
 from tonnage.questions.fleet.hours import hours_of
 from tonnage.questions.fleet.problem import FleetContext
-from tonnage.questions.fleet.reading import fleet_request
-from tonnage.questions.fleet.simulated import simulate
+from tonnage.questions.fleet.question import fleet_request
 from tonnage.questions.fleet.stock import stock
+from tonnage.questions.fleet.verify import simulate
 
 CODE = {"model": "Qwen/Qwen2.5-Coder-7B", "rate": "2/s", "traffic": "code", "ttft": "500 ms", "tpot": "40 ms"}
 

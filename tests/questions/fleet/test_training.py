@@ -10,12 +10,12 @@ import pytest
 
 from tonnage.errors import BadRequest
 from tonnage.questions.answers import document_of
+from tonnage.questions.ask import plan_of_text
 from tonnage.questions.fleet.answer import FleetPlan
 from tonnage.questions.fleet.hours import hours_of, paces_of
 from tonnage.questions.fleet.plan import plan_fleet
-from tonnage.questions.fleet.reading import fleet_request
-from tonnage.questions.own.reading import own_request
-from tonnage.questions.plans import plan_of_text
+from tonnage.questions.fleet.question import fleet_request
+from tonnage.questions.own.question import own_request
 from tonnage.report.document import as_json
 
 CHAT = {

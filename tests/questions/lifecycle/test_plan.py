@@ -10,9 +10,8 @@ from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.errors import BadRequest
 from tonnage.questions.answers import show
-from tonnage.questions.lifecycle.answer import LifecyclePlan
 from tonnage.questions.lifecycle.plan import plan_lifecycle
-from tonnage.questions.lifecycle.reading import lifecycle_request
+from tonnage.questions.lifecycle.question import LifecyclePlan, lifecycle_request
 from tonnage.questions.lifecycle.savings import _is_student, smaller_sibling
 
 TODAY = date(2026, 11, 21)

@@ -3,8 +3,8 @@
 import pytest
 
 from tonnage import catalog
-from tonnage.catalog.downloads import downloads, published_score
 from tonnage.catalog.models import look_up
+from tonnage.catalog.published import downloads, published_score
 from tonnage.core.machine import machine_found, machine_named
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.machine import DeviceGroup, Inventory, LocalRow

@@ -20,10 +20,9 @@ from tonnage.measure.machine.detect import read_inventory
 from tonnage.physics.power_cap import capped_clock
 from tonnage.questions.answers import document_of, print_blocks
 from tonnage.questions.ask import answer
-from tonnage.questions.own.answer import OwnPlan
 from tonnage.questions.own.local import LocalRequest, local
 from tonnage.questions.own.mixed import Device, fill_fastest, share_evenly
-from tonnage.questions.own.reading import inventory_fields
+from tonnage.questions.own.question import OwnPlan, inventory_fields
 
 TODAY = date(2026, 11, 22)
 RECORDED = Path(__file__).parents[2] / "data" / "machine"

@@ -11,7 +11,7 @@ from tonnage.catalog import hub
 from tonnage.core.deployment import case_of
 from tonnage.domain.case import ServeResult, Traffic
 from tonnage.domain.plan import ServePlan
-from tonnage.domain.requests.sessions import SessionFields
+from tonnage.domain.requests.groups import SessionFields
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.questions.ask import answer
 from tonnage.questions.predict.case_lines import case_of_object

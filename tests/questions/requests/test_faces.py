@@ -21,14 +21,13 @@ from tonnage.domain.requests import typed as types
 from tonnage.domain.requests.field import attributes_of
 from tonnage.domain.requests.serve import Serve
 from tonnage.errors import BadRequest, TonnageError
-from tonnage.questions.calibrate.reading import calibrate_request, stacks_of
-from tonnage.questions.described import describe_fields
-from tonnage.questions.lifecycle.reading import lifecycle_request
+from tonnage.questions.calibrate.question import calibrate_request, stacks_of
+from tonnage.questions.lifecycle.question import lifecycle_request
 from tonnage.questions.predict.case_lines import case_of_object
-from tonnage.questions.request_schema import case_schemas
-from tonnage.questions.requests import CASES, REQUESTS
-from tonnage.questions.serve.reading import serve_request
-from tonnage.questions.simulate.reading import simulation_of
+from tonnage.questions.registry import CASES, REQUESTS
+from tonnage.questions.request_schema import case_schemas, describe_fields
+from tonnage.questions.serve.question import serve_request
+from tonnage.questions.simulate.simulate import simulation_of
 from tonnage.questions.typed_requests import typed_module
 
 COMMANDS = {

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tonnage.core.reading import request_fields
 from tonnage.domain.requests.serve import Serve
 from tonnage.errors import TonnageError
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 
 MODEL = "meta-llama/Llama-3.1-8B"
 GOOD = {"model": MODEL, "rate": "4/s", "traffic": "chat"}

@@ -13,11 +13,9 @@ from tonnage import catalog
 from tonnage.errors import BadRequest
 from tonnage.pricing.energy import IDLE_DRAW
 from tonnage.questions.answers import charts_of, document_of, explanation_of
-from tonnage.questions.ask import answer
-from tonnage.questions.plans import plan_of_text
-from tonnage.questions.rl.answer import RlPlan
+from tonnage.questions.ask import answer, plan_of_text
 from tonnage.questions.rl.plan import plan_rl
-from tonnage.questions.rl.reading import rl_request
+from tonnage.questions.rl.question import RlPlan, rl_request
 from tonnage.report.document import as_json
 
 DAY = date(2026, 11, 22)

@@ -16,8 +16,8 @@ from tonnage.domain.rl import NOTHING_FITTED, RlCase
 from tonnage.errors import BadRequest
 from tonnage.questions.predict.case_lines import case_of_object
 from tonnage.questions.predict.predict import predict
+from tonnage.questions.rl.sides import bins_of
 from tonnage.questions.rl.step import predict_rl
-from tonnage.questions.rl.training import bins_of
 
 MEASUREMENTS = Path(__file__).parents[3] / "measurements"
 

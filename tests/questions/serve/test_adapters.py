@@ -14,15 +14,15 @@ from tonnage.core.deployment import resolve
 from tonnage.core.replica import Replica, replica_of
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.plan import ServePlan
-from tonnage.domain.requests.adapters import Adapters
 from tonnage.domain.requests.common import Lengths
+from tonnage.domain.requests.groups import Adapters
 from tonnage.errors import TonnageError
 from tonnage.questions.adopt.adopt import adopt
-from tonnage.questions.adopt.reading import adopt_request
+from tonnage.questions.adopt.question import adopt_request
 from tonnage.questions.explain.explain import explain_plan
 from tonnage.questions.launchable import launchable_option
 from tonnage.questions.serve.plan import plan_serve
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 from tonnage.simulation.adapters import busiest_share, merged_replicas, most_sequences
 
 TODAY = date(2026, 11, 23)

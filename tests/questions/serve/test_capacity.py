@@ -23,7 +23,7 @@ from tonnage.questions.serve.capacity_search import (
 )
 from tonnage.questions.serve.option import Candidate
 from tonnage.questions.serve.plan import _configurations, outcome_of
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 from tonnage.questions.simulate.traffic import traffic_of
 from tonnage.simulation.simulated import ReplicaArrays, StepArrays
 from tonnage.simulation.slo import slo_capacity

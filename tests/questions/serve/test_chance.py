@@ -18,7 +18,7 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.questions.serve.chance import Curve, Odds
 from tonnage.questions.serve.option import Candidate
 from tonnage.questions.serve.plan import _configurations, outcome_of
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 
 LOADS = ("rate", "concurrency")
 

@@ -11,14 +11,13 @@ from msgspec.structs import replace
 
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.cost import BillingRules
-from tonnage.domain.fleet import FleetDay, FleetWay
 from tonnage.domain.plan import Bill, ServeOption
 from tonnage.domain.requests.serve import Serve
+from tonnage.domain.serve_parts import FleetDay, FleetWay
 from tonnage.errors import TonnageError
-from tonnage.questions.serve.committed import BasePrices, fit_base
-from tonnage.questions.serve.day import fleet_day
+from tonnage.questions.serve.day import BasePrices, fit_base, fleet_day
 from tonnage.questions.serve.plan import plan_serve
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 
 CHAT = {
     "model": "meta-llama/Llama-3.1-8B",

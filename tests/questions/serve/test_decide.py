@@ -14,7 +14,7 @@ from tonnage.questions.serve.capacity_search import draw_requests, search_capaci
 from tonnage.questions.serve.decide import CONTENDERS, MARGIN
 from tonnage.questions.serve.option import Candidate
 from tonnage.questions.serve.plan import _configurations, outcome_of, plan_serve
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 
 TODAY = date(2026, 11, 21)
 SOME = "H100,L4,L40S,A100-PCIE-80GB,B200,MI300X,RTX-4090"

@@ -14,7 +14,7 @@ from tonnage.domain.requests.common import Lengths
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.export import export
 from tonnage.questions.serve.plan import plan_serve
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 from tonnage.simulation.simulated import step_arrays
 from tonnage.simulation.steps import StepTable, step_table
 

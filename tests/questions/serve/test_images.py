@@ -13,8 +13,8 @@ from tonnage.errors import BadRequest
 from tonnage.questions.answers import blocks_of, charts_of
 from tonnage.questions.launchable import launchable_option
 from tonnage.questions.serve.plan import plan_serve
-from tonnage.questions.serve.reading import serve_request
-from tonnage.report.markdown import markdown
+from tonnage.questions.serve.question import serve_request
+from tonnage.report.html import markdown
 
 TODAY = date(2026, 11, 23)
 ASKED = {

@@ -13,7 +13,7 @@ from tests.sweeps import FULL, examples
 from tonnage.domain.plan import PLAN_SCHEMA, ServePlan
 from tonnage.questions.answers import charts_of, document_of
 from tonnage.questions.serve.plan import plan_serve
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 
 TODAY = date(2026, 11, 21)
 CHAT = {"model": "meta-llama/Llama-3.1-8B", "rate": "4/s", "traffic": "chat", "ttft": "1 s", "tpot": "50 ms"}

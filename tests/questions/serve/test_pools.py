@@ -13,7 +13,7 @@ from tonnage.errors import BadRequest
 from tonnage.questions.explain.explain import explain_plan
 from tonnage.questions.launchable import launchable_option
 from tonnage.questions.serve.plan import plan_serve
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 
 TODAY = date(2026, 11, 21)
 

@@ -7,7 +7,7 @@ from tonnage.core.deployment import resolve
 from tonnage.core.serving_traffic import grid_of, under_load, with_prompt_wait
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.layout import Engine
-from tonnage.simulation.served import Served
+from tonnage.simulation.simulated import Served
 from tonnage.simulation.steps import step_table
 
 STEP = 0.02

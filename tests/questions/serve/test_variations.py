@@ -10,7 +10,7 @@ from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.plan import ServePlan
 from tonnage.errors import BadRequest
 from tonnage.questions.serve.plan import plan_serve
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 from tonnage.questions.serve.variations import Variations
 
 TODAY = date(2026, 11, 22)

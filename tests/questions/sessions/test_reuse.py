@@ -11,7 +11,7 @@ from tonnage.domain.plan import ServePlan
 from tonnage.errors import BadRequest
 from tonnage.questions.answers import document_of
 from tonnage.questions.ask import answer
-from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.question import serve_request
 from tonnage.simulation.session_steady import steady_turns
 
 SMALL = {

@@ -15,9 +15,9 @@ from tonnage.errors import BadRequest
 from tonnage.questions.ask import answer
 from tonnage.questions.explain.explain import case_of_option, explain_plan
 from tonnage.questions.fleet.answer import FleetPlan
-from tonnage.questions.fleet.reading import fleet_request
-from tonnage.questions.lifecycle.answer import LifecyclePlan
-from tonnage.questions.own.answer import OwnPlan
+from tonnage.questions.fleet.question import fleet_request
+from tonnage.questions.lifecycle.question import LifecyclePlan
+from tonnage.questions.own.question import OwnPlan
 from tonnage.questions.predict.predict import predict
 from tonnage.simulation.session_steady import SteadyTier, found_in, steady_turns, without_answers
 

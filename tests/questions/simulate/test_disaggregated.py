@@ -8,8 +8,7 @@ import pytest
 
 from tonnage.domain.simulate import Simulated
 from tonnage.errors import BadRequest
-from tonnage.questions.simulate.reading import simulation_of
-from tonnage.questions.simulate.simulate import simulate
+from tonnage.questions.simulate.simulate import simulate, simulation_of
 
 ONE = {"tp": 1}
 SPLIT = {"prefill_workers": 1, "prefill": ONE, "decode_workers": 1, "decode": ONE}

@@ -11,10 +11,9 @@ import pytest
 from tonnage.catalog.traffic import shape
 from tonnage.domain.simulate import Simulated, SimulationTraffic
 from tonnage.errors import BadRequest, TonnageError
-from tonnage.questions.simulate.reading import simulation_of
-from tonnage.questions.simulate.simulate import simulate
+from tonnage.questions.simulate.simulate import simulate, simulation_of
 from tonnage.questions.simulate.traffic import traffic_of
-from tonnage.simulation.session_replay import replay_hits
+from tonnage.simulation.sessions import replay_hits
 
 
 @pytest.mark.parametrize(("name", "hours"), [("consumer", 24), ("assistant-week", 168)])

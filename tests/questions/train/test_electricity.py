@@ -10,7 +10,7 @@ from tonnage.core.host import USUAL_LOAD
 from tonnage.domain.train_plan import TrainOption
 from tonnage.questions.train.machine import with_electricity
 from tonnage.questions.train.plan import plan_train
-from tonnage.questions.train.reading import train_request
+from tonnage.questions.train.question import train_request
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from tonnage import catalog
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.case import TrainCase, TrainCaseLayout
-from tonnage.engines.training import software_spec
+from tonnage.engines.registry import software_spec
 from tonnage.questions.train import framework_defaults
 
 MEGATRON, DEEPSPEED, FSDP, EAGER = map(software_spec, ("megatron", "deepspeed", "fsdp", "eager"))

@@ -3,7 +3,7 @@
 import pytest
 
 from tonnage import catalog
-from tonnage.domain.requests.train import FineTune, Train
+from tonnage.domain.train_plan import FineTune, Train
 from tonnage.errors import BadRequest
 from tonnage.questions.train.job import job_of
 

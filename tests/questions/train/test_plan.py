@@ -15,7 +15,7 @@ from tonnage.domain.plan import PLAN_SCHEMA
 from tonnage.domain.train_plan import PAYS, TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.questions.train.plan import plan_train
-from tonnage.questions.train.reading import finetune_request, train_request
+from tonnage.questions.train.question import finetune_request, train_request
 
 TODAY = date(2026, 11, 21)
 PRETRAIN = {"model": "meta-llama/Llama-3.1-8B", "tokens": "100B", "deadline": "30 days", "vendor": "NVIDIA"}

@@ -13,7 +13,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.case import TrainCase
 from tonnage.domain.training import TrainSetup
 from tonnage.pricing.energy import IDLE_DRAW, WORKING_DRAW
-from tonnage.questions.train.power import training_load
+from tonnage.questions.train.machine import training_load
 from tonnage.questions.train.setup import resolve_setup
 
 PART = catalog.accelerator("h100-sxm5-80gb")

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tonnage import catalog
-from tonnage.domain.requests.train import FineTune, Train
-from tonnage.domain.train_plan import TrainPlan
+from tonnage.domain.train_plan import FineTune, Train, TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.questions.ask import answer
 from tonnage.questions.train.job import job_of

@@ -11,9 +11,8 @@ import pytest
 import tonnage
 from tonnage.domain.answer import Quantity
 from tonnage.questions.answers import charts_of
-from tonnage.questions.cost.charts import _owned_line
-from tonnage.report.charts.chart import Chart, specification
-from tonnage.report.charts.memory import memory_chart
+from tonnage.questions.cost.page import _owned_line
+from tonnage.report.charts.chart import Chart, memory_chart, specification
 from tonnage.units import read
 
 GIB = 1024.0**3

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from tonnage.cli.options import FILE, Grouped, on_terminal, request_options, why_option
-from tonnage.domain.requests.accuracy import AccuracyRequest, LeftOut
+from tonnage.domain.requests.tables import AccuracyRequest, LeftOut
 from tonnage.errors import BadFact, BadRequest, echo
 
 if TYPE_CHECKING:

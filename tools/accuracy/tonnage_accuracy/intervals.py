@@ -82,7 +82,7 @@ QUANTITY_OF: Final[dict[tuple[str, str], str]] = {
     ("infer", "samples_per_s"): "samples_per_s",
     ("infer", "memory_gb"): "memory",
 }
-"""Kind and scored quantity -> name in the result noun, as `catalog.intervals` keeps it. Rates of training are one
+"""Kind and scored quantity -> name in the result noun, as `catalog.fitted` keeps it. Rates of training are one
 over its step time and share its width."""
 
 COUNTED: Final = frozenset({"memory", "memory_peak_bytes", "kv_cache_tokens"})

@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tonnage.catalog.intervals import factor, factor_of
+from tonnage.catalog.fitted import factor, factor_of
 from tonnage.errors import BadFact, UnknownName
 from tonnage.record import Record
 from tonnage_accuracy.grouping import LEFT_OUT

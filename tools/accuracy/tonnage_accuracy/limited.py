@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from tonnage.catalog.intervals import factor
+from tonnage.catalog.fitted import factor
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import Case, Latency, Result, ServeCase, ServeResult, Traffic
 from tonnage.errors import BadFact

@@ -20,9 +20,8 @@ from tonnage.core.drift import Drift
 from tonnage.domain.calibration import Calibration, Learnt
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point, turning_point
 from tonnage.questions.calibrate.calibrate import calibrate, prior_of
-from tonnage.questions.calibrate.fit import shares_of, stretch_of
 from tonnage.questions.calibrate.loads import MeasuredLoad, Stack, loads_of, shipped_overheads
-from tonnage.questions.calibrate.posterior import NAMES, next_point
+from tonnage.questions.calibrate.posterior import NAMES, next_point, shares_of, stretch_of
 from tonnage_accuracy.records import Figure
 
 OPTIONS: Final = {"max_model_len": 1024, "max_num_batched_tokens": 2048}

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from tonnage.catalog.intervals import priors
+from tonnage.catalog.fitted import priors
 from tonnage.core.deployment import resolve
 from tonnage.core.drift import STUDENT, drift_covariance, numbers_of, place_of, setting_of
 from tonnage.domain.calibration import Learnt

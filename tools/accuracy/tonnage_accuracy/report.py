@@ -16,7 +16,7 @@ from typing import Any, Final, get_args
 
 from msgspec.structs import replace
 
-from tonnage.domain.requests.accuracy import AccuracyRequest, LeftOut
+from tonnage.domain.requests.tables import AccuracyRequest, LeftOut
 from tonnage.errors import BadFact, UnknownName
 from tonnage.record import Record
 from tonnage_accuracy.left_out import FILE as LEFT_OUT_FILE

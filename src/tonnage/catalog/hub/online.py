@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tonnage.catalog.hub.jsonfile import MAX_CONFIG_BYTES, parse_object
+from tonnage.catalog.hub.fields import MAX_CONFIG_BYTES, parse_object
 from tonnage.errors import BadFact, BadRequest, TonnageError, did_you_mean, echo, nearest
 
 DEFAULT_ENDPOINT: Final = "https://huggingface.co"

@@ -21,10 +21,9 @@ from msgspec.structs import replace
 from tonnage.catalog.additions import NOTHING, Additions
 from tonnage.catalog.hub import online
 from tonnage.catalog.hub.config import read_config, read_inline
+from tonnage.catalog.hub.fields import read_object
 from tonnage.catalog.hub.gguf import read_gguf
-from tonnage.catalog.hub.jsonfile import read_object
-from tonnage.catalog.hub.names import looks_like_path
-from tonnage.catalog.hub.sizes import read_size
+from tonnage.catalog.hub.names import looks_like_path, read_size
 from tonnage.catalog.hub.weights import Tensor, Weights, describe, read_folder, read_safetensors
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Network
 from tonnage.domain.profile import PROFILE_SCHEMA, Profile

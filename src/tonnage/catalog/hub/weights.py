@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tonnage.catalog.hub.jsonfile import parse_object, read_object
+from tonnage.catalog.hub.fields import parse_object, read_object
 from tonnage.errors import BadFact, echo
 from tonnage.record import Record
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from tonnage.domain.layout import SERVING_ENGINE
-from tonnage.domain.requests.adapters import AdapterFields
 from tonnage.domain.requests.common import (
     ENGINES,
     FORMATS,
@@ -26,8 +25,7 @@ from tonnage.domain.requests.field import (
     reliability_field,
     search_field,
 )
-from tonnage.domain.requests.images import ImageFields
-from tonnage.domain.requests.sessions import SessionFields
+from tonnage.domain.requests.groups import AdapterFields, ImageFields, SessionFields
 from tonnage.record import SparseRecord
 
 

@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tonnage.export.job import Job, attention_of
-from tonnage.export.options import Options, whole
+from tonnage.export.options import (
+    LEARNING_RATE,
+    Options,
+    optimizer_called,
+    optimizer_of,
+    read_switch,
+    settle_trainer,
+    whole,
+)
 from tonnage.export.target import Target
 from tonnage.export.text import yaml_text
-from tonnage.export.trainer import LEARNING_RATE, optimizer_called, optimizer_of, read_switch, settle_trainer
 
 PREFERENCES: Final = ("dpo", "kto", "orpo", "simpo")
 """Objectives that its setting `rl` takes."""

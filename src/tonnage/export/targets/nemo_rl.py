@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.errors import BadRequest
-from tonnage.export.rl import RlJob
+from tonnage.export.job import RlJob
 from tonnage.export.target import Target
 from tonnage.export.text import yaml_text
 

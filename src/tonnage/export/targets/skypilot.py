@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.domain.batch_plan import BatchPlan
-from tonnage.export.batch import batch_files
 from tonnage.export.deployment import Deployment, server
 from tonnage.export.target import Target, image, names
 from tonnage.export.targets.slurm import FRAMEWORK_FILES
 from tonnage.export.targets.vllm import settings
 from tonnage.export.text import shell, yaml_text
-from tonnage.export.training_files import CHECKPOINTS, TrainingFiles
+from tonnage.export.training_files import CHECKPOINTS, TrainingFiles, batch_files
 
 TARGET = Target(
     name="skypilot",

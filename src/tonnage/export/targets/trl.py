@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.export.job import DATA_PARALLEL, Job, attention_of
-from tonnage.export.options import Options, whole
-from tonnage.export.target import Target
-from tonnage.export.targets.accelerate import configuration, machines
-from tonnage.export.text import yaml_text
-from tonnage.export.trainer import (
+from tonnage.export.options import (
     LEARNING_RATE,
     OPTIMIZER_NAMES,
+    Options,
     optimizer_called,
     optimizer_of,
     read_switch,
     settle_trainer,
+    whole,
 )
+from tonnage.export.target import Target
+from tonnage.export.targets.accelerate import configuration, machines
+from tonnage.export.text import yaml_text
 
 TARGET = Target(
     name="trl",

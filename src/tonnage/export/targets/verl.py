@@ -6,7 +6,7 @@ import shlex
 from typing import Any, Final
 
 from tonnage.errors import BadRequest
-from tonnage.export.rl import RlJob
+from tonnage.export.job import RlJob
 from tonnage.export.target import Target
 
 TARGET = Target(

@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 from tonnage.domain.layout import Engine
-from tonnage.domain.requests.adapters import Adapters
+from tonnage.domain.requests.groups import Adapters
 from tonnage.export.deployment import Deployment, needs_quantised, version_of, weight_notes
 from tonnage.export.options import Options, number, whole
 from tonnage.export.target import Server, Target, image, names

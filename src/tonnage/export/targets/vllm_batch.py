@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tonnage.domain.batch_plan import BatchPlan
-from tonnage.export.batch import batch_files
 from tonnage.export.deployment import Deployment, version_of
 from tonnage.export.target import Target
 from tonnage.export.targets.vllm import TARGET as ENGINE
 from tonnage.export.targets.vllm import settings
+from tonnage.export.training_files import batch_files
 
 TARGET = Target(
     name="vllm-batch",

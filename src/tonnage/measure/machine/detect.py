@@ -21,7 +21,7 @@ import msgspec
 from tonnage.domain.machine import Inventory
 from tonnage.engines.at_home import PROGRAMS
 from tonnage.errors import BadFact, echo_path
-from tonnage.measure.machine import system, vendors
+from tonnage.measure.machine import system
 from tonnage.measure.machine.text import MOST_BYTES
 
 
@@ -56,16 +56,16 @@ def inventory_of(text: str) -> Inventory:
     """
     start = text.lstrip()[:200_000]
     if start.startswith("<"):
-        return vendors.nvidia_smi_xml(text)
+        return system.nvidia_smi_xml(text)
     if start.startswith(("{", "[")):
         return _json(start, text)
     if re.match(r"GPU \d+: ", start):
-        return vendors.nvidia_smi_list(text)
+        return system.nvidia_smi_list(text)
     if "NodeName=" in start:
         return system.slurm_nodes(text)
     first = start.partition("\n")[0]
     if "," in first and re.search(r"\bname\b", first):
-        return vendors.nvidia_smi_csv(text)
+        return system.nvidia_smi_csv(text)
     if first.startswith(("NODELIST", "HOSTNAMES")) or re.search(r"\bgpu:", first):
         return system.slurm_sinfo(text)
     raise BadFact(
@@ -77,19 +77,19 @@ def inventory_of(text: str) -> Inventory:
 
 def _json(start: str, text: str) -> Inventory:
     if '"SPHardwareDataType"' in start:
-        return vendors.system_profiler(text)
+        return system.system_profiler(text)
     if '"items"' in start:
         return system.kubernetes_nodes(text)
     if re.search(r'"card\d+"', start):
-        return vendors.rocm_smi(text)
-    return vendors.amd_smi(text)
+        return system.rocm_smi(text)
+    return system.amd_smi(text)
 
 
 PATIENCE_S: Final = 10.0
 _TOOLS: Final[tuple[tuple[tuple[str, ...], Callable[[str], Inventory]], ...]] = (
-    (("nvidia-smi", "-q", "-x"), vendors.nvidia_smi_xml),
-    (("amd-smi", "static", "--asic", "--vram", "--json"), vendors.amd_smi),
-    (("rocm-smi", "--showallinfo", "--json"), vendors.rocm_smi),
+    (("nvidia-smi", "-q", "-x"), system.nvidia_smi_xml),
+    (("amd-smi", "static", "--asic", "--vram", "--json"), system.amd_smi),
+    (("rocm-smi", "--showallinfo", "--json"), system.rocm_smi),
 )
 """Asked in this order; the first that names a device is believed."""
 _PROFILER: Final = ("system_profiler", "SPHardwareDataType", "SPDisplaysDataType", "-json")
@@ -108,7 +108,7 @@ def inventory_here(*, root: Path = Path("/"), run: Callable[[Sequence[str]], str
     if platform.system() == "Darwin" or (run is not None and ask(_PROFILER)):
         printed = ask(_PROFILER)
         if printed:
-            return vendors.system_profiler(printed)
+            return system.system_profiler(printed)
     here = _processor(root)
     for command, reader in _TOOLS:
         printed = ask(command)

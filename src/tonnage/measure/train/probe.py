@@ -24,7 +24,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tonnage.errors import BadRequest
-from tonnage.measure.train.clock import (
+from tonnage.measure.train.records import (
+    Checkpointed,
+    Header,
+    Stepped,
     Timeline,
     clock_of,
     end_phase,
@@ -34,7 +37,6 @@ from tonnage.measure.train.clock import (
     phases_of,
     timeline,
 )
-from tonnage.measure.train.records import Checkpointed, Header, Stepped
 from tonnage.version import __version__
 
 FOLDER: Final = "TONNAGE_PROBE"

@@ -1,5 +1,5 @@
 """
-From a running deployment to what should run: what it does today, by prediction, and the better plan with its saving.
+From a running deployment to what should run: what it does today, by prediction, and the better plan with its switch.
 
 The load is what the user states; else what today's replicas carry within the objectives, so that the better plan does
 the same work. Everything that the file does not say is assumed once, for both, and listed. Both are ranked by averages
@@ -8,23 +8,46 @@ the same work. Everything that the file does not say is assumed once, for both, 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from datetime import date
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.domain.plan import Configuration
+from tonnage.catalog.fitted import with_training_totals
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.models import models
+from tonnage.core.header import model_facts, provenance
+from tonnage.core.sites import sites
+from tonnage.domain.case import Links, TrainCase, TrainCaseLayout
+from tonnage.domain.model import Attention, Mlp, Model, Moe
+from tonnage.domain.plan import PLAN_SCHEMA, Configuration
 from tonnage.domain.precision import number_format
-from tonnage.domain.train_plan import TrainConfiguration
+from tonnage.domain.requests.common import Filters
+from tonnage.domain.train_plan import FineTune, Train, TrainConfiguration, TrainOption, TrainPlan
+from tonnage.engines.registry import framework_words
 from tonnage.errors import BadRequest, TonnageError
-from tonnage.questions.adopt.answer import Adoption, Machine, Running, Saving, ServeSides, TrainSides
-from tonnage.questions.adopt.request import Adopt
+from tonnage.questions.adopt.question import (
+    ADOPTION_SCHEMA,
+    Adopt,
+    Adoption,
+    Machine,
+    Running,
+    Saving,
+    ServeSides,
+    TrainSides,
+)
 from tonnage.questions.adopt.serve import served_today
-from tonnage.questions.adopt.train import trained_today
 from tonnage.questions.calibrate.calibrated import with_calibrations
+from tonnage.questions.train import narrative
+from tonnage.questions.train.job import TrainContext, job_of
+from tonnage.questions.train.option import option_of_setup
+from tonnage.questions.train.places import Rental, rentals
+from tonnage.questions.train.plan import plan_train
+from tonnage.questions.train.setup import resolve_setup
 from tonnage.units import show
 
 WORTH: Final = 0.01
@@ -130,3 +153,245 @@ def _does_the_same(today: Configuration | TrainConfiguration, better: Configurat
         if number_format(name).bits < number_format(old).bits
     ]
     return f"carries the same load with {', '.join(narrower)}" if narrower else "does the same"
+
+
+USUAL_STEPS: Final = 1000
+"""Of a job that names neither steps nor data; assumed, and said so. [steps]"""
+
+
+def trained_today(request: Adopt, running: Running, *, accelerator: str, additions: Additions, today: date) -> Adoption:
+    """
+    Today's job, and what would end no later for less; without a sentence.
+
+    Raises
+    ------
+    TonnageError
+        The model is not known or contradicts the file's degrees, or nobody rents so many of the accelerator.
+    """
+    assumed, findings = list(running.notes), []
+    name = request.model or running.model
+    if "$" in name:
+        raise BadRequest(f"the file takes the model from '{name}', which it does not set; give --model")
+    model = with_training_totals(resolve(name, additions=additions) if name else _of_shape(running, additions, assumed))
+    case = _case(request, running, model, accelerator, assumed)
+    steps = _steps(request, running, case, assumed)
+    asked = _context(
+        name or model.id, model, case, steps=steps, accelerator=accelerator, additions=additions, today=today
+    )
+    part = catalog.accelerator(accelerator, additions)
+    chosen = resolve_setup(case, model=model, accelerator=part)
+    assumed += chosen.notes
+    if chosen.setup.recompute != case.recompute:
+        assumed.append(
+            f"recompute {case.recompute} is taken as {chosen.setup.recompute}, which this software is known with"
+        )
+    base = Adoption(schema=ADOPTION_SCHEMA, sentence="", running=running, feasible=False, command=_command(asked))
+    if not chosen.fits:
+        findings.append(
+            f"it does not fit: {show(chosen.memory.value, 'bytes')} are needed on each accelerator, and "
+            f"{show(part.driver_memory_bytes, 'bytes')} are there"
+        )
+        better = plan_train(_open(asked.request), additions=additions, today=today)
+        return replace(base, train=TrainSides(better=better), assumed=tuple(assumed), findings=tuple(findings))
+    rental = _rental(request, running, case, additions=additions, today=today, assumed=assumed)
+    option = option_of_setup(asked, rental, setup=chosen.setup, term=rental.bills[0].term)
+    if every := int(running.value("save_steps") or 0):
+        planned = max(1, round(option.run.checkpoint_interval_s / option.step_s.value))
+        findings.append(f"saves every {every:,} steps; every {planned:,} loses least to interruptions")
+        # The file's own interval goes on into what is exported; what it costs beside the best is small.
+        option = replace(option, run=replace(option.run, checkpoint_interval_s=every * option.step_s.value))
+    current = _plan(asked, option, rotary_base=running.value("rotary_base"))
+    wanted = replace(_open(asked.request), deadline_s=option.run.wall_s.value)
+    better = plan_train(replace(wanted, filters=Filters(providers=request.providers)), additions=additions, today=today)
+    sides = TrainSides(current=current, better=better)
+    return replace(base, feasible=True, train=sides, assumed=tuple(assumed), findings=tuple(findings))
+
+
+def _of_shape(running: Running, additions: Additions, assumed: list[str]) -> Model:
+    """The catalogue's network of the widths that the file states (Megatron-LM names none)."""
+    wanted = {name: running.value(name) for name in ("num_layers", "hidden_size", "num_attention_heads")}
+    narrow = running.value("moe_ffn_hidden_size") or running.value("ffn_hidden_size")
+    untied = running.value("untie_embeddings_and_output_weights", otherwise=False)
+    groups, experts = running.value("num_query_groups"), running.value("num_experts") or 0
+    for known in models(additions).values():
+        group = known.layers[-1] if known.layers else None
+        if group is None or not isinstance(group.mixer, Attention) or known.hidden_size != wanted["hidden_size"]:
+            continue
+        if not known.kind.startswith("llm") or known.tie_word_embeddings is bool(untied):
+            continue
+        feed = group.feed_forward
+        width = (
+            feed.intermediate_size
+            if isinstance(feed, Mlp)
+            else feed.moe_intermediate_size
+            if isinstance(feed, Moe)
+            else 0
+        )
+        same = (
+            known.num_layers == wanted["num_layers"]
+            and group.mixer.num_attention_heads == wanted["num_attention_heads"]
+            and group.mixer.num_key_value_heads == (groups or group.mixer.num_attention_heads)
+            and (feed.num_experts if isinstance(feed, Moe) else 0) == experts
+            and (narrow is None or width == narrow)
+        )
+        if same:
+            assumed.append(f"the network is that of {known.id}, whose widths the file states (--model names another)")
+            return known
+    stated = ", ".join(f"{name} {value}" for name, value in wanted.items() if value)
+    raise BadRequest(
+        f"the file names no model, and the catalogue has none of its widths ({stated or 'none stated'}); give --model"
+    )
+
+
+def _case(request: Adopt, running: Running, model: Model, accelerator: str, assumed: list[str]) -> TrainCase:
+    """The job's configuration, as `predict` takes it."""
+    v = running.values()
+    machine = running.machine
+    count = request.count or (machine.count or 1) * machine.nodes
+    if not request.count and machine.count is None:
+        assumed.append(f"{count} accelerator{'s' if count > 1 else ''}: the file does not say how many (--count)")
+    degrees = {name: int(v[name]) if v.get(name) else None for name in ("tp", "pp", "cp", "ep", "etp", "vpp")}
+    fixed = {name: degrees[name] or 1 for name in ("tp", "pp", "cp")}
+    if count % (fixed["tp"] * fixed["pp"] * fixed["cp"]):
+        raise BadRequest(
+            f"{count} accelerators are no multiple of tp {fixed['tp']} x pp {fixed['pp']} x cp {fixed['cp']}; "
+            f"give --count"
+        )
+    dp = count // (fixed["tp"] * fixed["pp"] * fixed["cp"])
+    micro = int(v.get("micro_batch") or 1)
+    stated = int(v.get("global_batch") or 0)
+    batch = stated if stated > 0 else micro * int(v.get("accumulation") or 1) * dp
+    virtual = v.get("layers_per_virtual_stage")
+    if virtual and not degrees["vpp"]:
+        degrees["vpp"] = max(1, model.num_layers // (int(virtual) * fixed["pp"]))
+    return TrainCase(
+        model=model,
+        accelerator=accelerator,
+        method=v.get("method", "full"),
+        count=count,
+        accelerators_per_node=machine.count if machine.nodes > 1 else None,
+        links=Links(),
+        layout=TrainCaseLayout(
+            tp=fixed["tp"],
+            pp=fixed["pp"],
+            cp=fixed["cp"],
+            ep=degrees["ep"],
+            etp=degrees["etp"],
+            vpp=degrees["vpp"],
+            sharding=v.get("sharding", "none") if count > 1 else "none",
+        ),
+        precision=v.get("precision", "bf16"),
+        micro_batch=micro,
+        global_batch=batch,
+        seq_len=int(v.get("seq_len") or min(4096, model.max_context or 4096)),
+        recompute=v.get("recompute", "none"),
+        optimizer=str(v.get("optimizer", "adamw")),
+        lora_rank=int(v.get("lora_rank") or 16),
+        framework=_framework(running),
+    )
+
+
+def _framework(running: Running) -> str | None:
+    return running.program if any(word in running.program for word in framework_words()) else None
+
+
+def _steps(request: Adopt, running: Running, case: TrainCase, assumed: list[str]) -> int:
+    """Optimizer steps of the run: stated, or of the stated tokens and epochs."""
+    assert case.global_batch and case.seq_len
+    a_step = case.global_batch * case.seq_len
+    epochs = float(running.value("epochs") or 1.0)
+    if request.tokens is not None:
+        return max(1, round(request.tokens * epochs / a_step))
+    if int(running.value("steps") or 0) > 0:
+        return int(running.value("steps"))
+    if running.value("samples"):
+        return max(1, int(running.value("samples")) // case.global_batch)
+    assumed.append(
+        f"{USUAL_STEPS:,} steps of {a_step:,} tokens: the file does not say how much data there is (--tokens of "
+        f"one epoch)"
+    )
+    return USUAL_STEPS
+
+
+def _context(
+    name: str, model: Model, case: TrainCase, *, steps: int, accelerator: str, additions: Additions, today: date
+) -> TrainContext:
+    assert case.global_batch and case.seq_len
+    common: dict[str, Any] = {
+        "model": name,
+        "seq_len": case.seq_len,
+        "global_batch": case.global_batch,
+        "precision": case.precision,
+        "optimizer": case.optimizer,
+        "filters": Filters(accelerators=(accelerator,)),
+        "count": case.count,
+        "validation": 0.0,
+        "headroom": 0.0,
+    }
+    tokens = float(steps) * case.global_batch * case.seq_len
+    if case.method == "pretrain":
+        request: Train | FineTune = Train(tokens=tokens, **common)
+    else:
+        request = FineTune(tokens=tokens, method=case.method, lora_rank=case.lora_rank, **common)
+    return TrainContext(
+        request=request,
+        model=model,
+        job=job_of(request, model),
+        today=today,
+        additions=additions,
+    )
+
+
+def _open(request: Train | FineTune) -> Train | FineTune:
+    """The same job on any accelerators, in any number."""
+    return replace(request, filters=Filters(), count=None)
+
+
+def _rental(
+    request: Adopt, running: Running, case: TrainCase, *, additions: Additions, today: date, assumed: list[str]
+) -> Rental:
+    """The cheapest offer that joins so many: of the file's or the user's provider where one is named."""
+    terms = ("spot",) if running.machine.spot else ("on-demand",)
+    wanted = request.providers or ((running.machine.provider,) if running.machine.provider else ())
+    for providers in (wanted, ()):
+        filters = Filters(accelerators=(case.accelerator,), providers=providers, terms=terms)
+        found, _ = sites(filters, additions=additions)
+        held = [rental for site in found for rental in rentals(site, counts=(case.count,), terms=terms, today=today)]
+        if held:
+            if wanted and not providers:
+                assumed.append(
+                    f"{', '.join(wanted)} rents no {case.count} x {case.accelerator}: the cheapest offer stands for it"
+                )
+            elif not wanted:
+                assumed.append(
+                    f"rented at the cheapest offer of {case.count} x {case.accelerator} (--provider states yours)"
+                )
+            return min(held, key=lambda rental: rental.usd_per_hour)
+    raise BadRequest(
+        f"nobody in the catalogue rents {case.count} x {case.accelerator} joined: its cost cannot be known; "
+        "give --count or another --accelerator, or add an offer with --additions"
+    )
+
+
+def _plan(asked: TrainContext, option: TrainOption, *, rotary_base: int | None) -> TrainPlan:
+    named = replace(option, verdict="what runs today")
+    return TrainPlan(
+        schema=PLAN_SCHEMA,
+        kind="train" if isinstance(asked.request, Train) else "finetune",
+        feasible=True,
+        sentence=narrative.sentence((named,)).replace("Rent", "Today", 1),
+        request=asked.request,
+        model=model_facts(asked.model) | ({"rotary_base": rotary_base} if rotary_base else {}),
+        options=(named,),
+        evaluated=1,
+        provenance=provenance([option.bill], today=asked.today, assumed=asked.job.assumed),
+    )
+
+
+def _command(asked: TrainContext) -> str:
+    request = asked.request
+    words = ["tonnage", "plan", "train" if isinstance(request, Train) else "finetune", request.model]
+    words += ["--tokens", f"{asked.job.tokens:.0f}", "--seq-len", str(asked.job.seq_len)]
+    words += ["--global-batch", str(asked.job.global_batch)]
+    words += ["--method", request.method] if isinstance(request, FineTune) else []
+    return shlex.join(words)

@@ -28,8 +28,7 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import release
 from tonnage.errors import BadRequest, echo
 from tonnage.questions.adopt.adopt import accelerator_of
-from tonnage.questions.adopt.advice import ADVICE_SCHEMA, Action, Advice, Seen, State
-from tonnage.questions.adopt.answer import Running
+from tonnage.questions.adopt.question import ADVICE_SCHEMA, Action, Adopt, Advice, Running, Seen, State
 from tonnage.questions.adopt.replayed import (
     ServiceTraffic,
     fewest_replicas,
@@ -38,7 +37,6 @@ from tonnage.questions.adopt.replayed import (
     replay,
     traffic_of_service,
 )
-from tonnage.questions.adopt.request import Adopt
 from tonnage.questions.adopt.serve import Started, option_at, read_server
 from tonnage.questions.serve.plan import outcome_of, plan_serve
 from tonnage.units import plural, show

@@ -1,12 +1,13 @@
-"""What runs today and what should run, as a document: what was read, what was assumed, both side by side."""
+"""What runs today and what should run, and what to change in a service, as documents."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainOption
-from tonnage.questions.adopt.answer import Adoption, Running
+from tonnage.questions.adopt.question import Action, Adoption, Advice, Running, State
 from tonnage.report.document import Command, Document, Headline, Note, Table, Text, document, grid
 from tonnage.report.metrics import SPEEDS
 from tonnage.report.names import engine_name, model_name, provider_name
@@ -28,7 +29,7 @@ def adoption_document(answer: Adoption) -> Document:
     return document(
         Text(_read(running), kind="asked"),
         Headline(answer.sentence, good=answer.feasible),
-        _table(answer),
+        _today_and_better(answer),
         (f"! {finding}" for finding in answer.findings[:SHOWN]),
         (Note(f"assumed: {text}") for text in answer.assumed[:ASSUMED]),
         f"! Unknown to {running.program}: {', '.join(running.unknown)}" if running.unknown else None,
@@ -59,7 +60,7 @@ def _read(running: Running) -> str:
     return f"Read: {running.format}, {program}{release}, {model}{copies}: " + ", ".join(words)
 
 
-def _table(answer: Adoption) -> Table:
+def _today_and_better(answer: Adoption) -> Table:
     rows: list[tuple[str, ...]] = []
     if answer.current is not None:
         rows.append(_row("today", answer.current.options[0]))
@@ -126,3 +127,60 @@ def _row(label: str, option: ServeOption | TrainOption) -> tuple[str, ...]:
         show(option.run.wall_s.value, "s"),
         where,
     )
+
+
+ACTIONS_SHOWN = 5
+"""Actions on the first screen; the rest stand under --why."""
+
+
+def advice_document(answer: Advice, *, most: int | None = None) -> Document:
+    """The advice as blocks; so many actions, or every one."""
+    shown = answer.actions[: most or ACTIONS_SHOWN]
+    seen = answer.seen
+    measured = [f"TTFT {show(seen.ttft_s, 's')}"] if seen.ttft_s else []
+    measured += [f"TPOT {show(seen.tpot_s, 's')}"] if seen.tpot_s else []
+    return document(
+        f"Seen: {show(seen.rate_per_s, '1/s')}, {seen.prompt_tokens:,.0f} prompt and "
+        f"{seen.output_tokens:,.0f} output tokens" + (", " + ", ".join(measured) if measured else ""),
+        Headline(answer.sentence, good=answer.today.keeps),
+        _actions(answer, shown),
+        (f"{action.name}: {action.change}" for action in shown),
+        (Note(f"check first: {action.check}") for action in answer.actions[:1]),
+        Note(f"replayed: {answer.replayed}") if answer.replayed else None,
+        Note(answer.calibrated) if answer.calibrated else None,
+        (Note(f"assumed: {text}") for text in answer.assumed[:2]),
+        why={
+            "Answer": answer.sentence,
+            "What limits it": [f"{verdict.name}: {verdict.sentence}" for verdict in answer.verdicts],
+            "Actions": map(_line, answer.actions),
+            "Assumptions": answer.assumed,
+            "What was noticed": answer.findings,
+        },
+    )
+
+
+def _actions(answer: Advice, shown: Sequence[Action]) -> Table:
+    rows = [_state_row("today", answer.today, 0.0)]
+    rows += [_state_row(a.name, a.state, a.usd_per_month) for a in shown if a.state is not None]
+    return grid(
+        ["~", "accelerators", "format", "$/month>", "saves>", *(metric.title for metric in SPEEDS), "req/s"], rows
+    )
+
+
+def _state_row(name: str, state: State, saved: float) -> tuple[str, ...]:
+    return (
+        name,
+        f"{state.accelerators} x {state.accelerator}",
+        state.precision.stored.upper(),
+        f"{state.usd_per_month:,.0f}",
+        f"{saved:,.0f}" if saved else "",
+        show((state.replayed or state).ttft_s, "s", digits=2),
+        show((state.replayed or state).tpot_s, "s", digits=2),
+        f"{state.most_per_s:.3g}",
+    )
+
+
+def _line(action: Action) -> str:
+    money = f" Saves ${action.usd_per_month:,.0f} a month." if action.usd_per_month > 0 else ""
+    risk = f" Risk: {action.risk}." if action.risk else ""
+    return f"{action.name}: {action.change}.{money}{risk} Check: {action.check}."

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.simulate import SimulationTraffic
 from tonnage.errors import BadRequest, echo
-from tonnage.questions.adopt.advice import Action, Replayed, State
+from tonnage.questions.adopt.question import Action, Replayed, State
 from tonnage.questions.serve.option import Candidate
 from tonnage.version import can_simulate
 

@@ -18,14 +18,13 @@ from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model, Moe
 from tonnage.domain.plan import PLAN_SCHEMA, Configuration, ServeOption, ServePlan
 from tonnage.domain.precision import Precision, number_format
-from tonnage.domain.requests.adapters import AdapterFields, Adapters
 from tonnage.domain.requests.common import Filters, Lengths, Slo
+from tonnage.domain.requests.groups import AdapterFields, Adapters
 from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import planned_engines
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.physics.memory import resolve_precision
-from tonnage.questions.adopt.answer import ADOPTION_SCHEMA, Adoption, Running, ServeSides
-from tonnage.questions.adopt.request import Adopt
+from tonnage.questions.adopt.question import ADOPTION_SCHEMA, Adopt, Adoption, Running, ServeSides
 from tonnage.questions.serve import narrative
 from tonnage.questions.serve.option import Candidate, add_costs, bills_of, option_of
 from tonnage.questions.serve.plan import outcome_of, plan_serve

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.domain.batch_plan import BatchOption, BatchPlan, TradeOff, cheapest_on
-from tonnage.questions.train.charts import batch_charts
+from tonnage.questions.train.page import batch_charts
 from tonnage.report.document import Contents, Meter, Table, Text, grid
 from tonnage.report.names import engine_title, model_name, product
 from tonnage.report.page import COST, PROVIDER, REGION, TERM, TIME, Page, at

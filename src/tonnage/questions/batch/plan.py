@@ -37,7 +37,7 @@ from tonnage.errors import BadRequest
 from tonnage.physics.memory import stored_bytes
 from tonnage.pricing.bills import primary_first
 from tonnage.questions.batch import narrative
-from tonnage.questions.batch.break_even import batch_break_even
+from tonnage.questions.batch.narrative import batch_break_even
 from tonnage.questions.batch.work import Candidate, JobRun, Work, candidate_of, option_of
 from tonnage.questions.serve import limits
 

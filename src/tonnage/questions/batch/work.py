@@ -28,7 +28,7 @@ from tonnage.pricing.bills import bill, hourly_usd
 from tonnage.pricing.terms import billing_rules, charged_hours, run_lines, useful_share
 from tonnage.questions.cost.rents import between_reclaims_s
 from tonnage.record import Record
-from tonnage.simulation.served import Served
+from tonnage.simulation.simulated import Served
 
 SECONDS_PER_HOUR: Final = 3600.0
 MILLION: Final = 1e6

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from tonnage.domain.requests.common import Slo
-from tonnage.questions.budget.answer import Affordable, AffordableRun, BudgetPlan
+from tonnage.questions.budget.question import Affordable, AffordableRun, BudgetPlan
 from tonnage.questions.serve.page import chance_name, latency_meters, serve_question
 from tonnage.report.document import (
     UNKNOWN,

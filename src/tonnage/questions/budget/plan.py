@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.catalog.downloads import BENCHMARK, downloads, published_score
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.published import BENCHMARK, downloads, published_score
 from tonnage.core.calibration_use import Run, TrainRun, at_once
 from tonnage.core.header import provenance
 from tonnage.core.measure_first import (
@@ -33,8 +33,7 @@ from tonnage.domain.refusal import none_works, refusal
 from tonnage.domain.requests.serve import Serve
 from tonnage.errors import BadRequest
 from tonnage.pricing.bills import HOURS_PER_MONTH
-from tonnage.questions.budget.answer import Affordable, AffordableRun, AffordableTune, BudgetPlan
-from tonnage.questions.budget.request import Budget
+from tonnage.questions.budget.question import Affordable, AffordableRun, AffordableTune, Budget, BudgetPlan
 from tonnage.questions.budget.training import DEADLINE_S, LAWS, affordable_runs, affordable_tunes, optimal_range
 from tonnage.questions.serve.plan import serve_options
 from tonnage.units import show

@@ -18,12 +18,10 @@ from msgspec.structs import asdict, replace
 
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.domain.requests.train import FineTune, Train
-from tonnage.domain.train_plan import TrainOption
+from tonnage.domain.train_plan import FineTune, Train, TrainOption
 from tonnage.physics.parameters import active_parameters
-from tonnage.physics.scaling_law import compute_optimal_parameters, loss_of
-from tonnage.questions.budget.answer import AffordableRun, AffordableTune, LossLaw
-from tonnage.questions.budget.request import Budget
+from tonnage.physics.rules import compute_optimal_parameters, loss_of
+from tonnage.questions.budget.question import AffordableRun, AffordableTune, Budget, LossLaw
 from tonnage.questions.serve.plan import serve_options
 from tonnage.questions.train.plan import train_options
 

@@ -17,16 +17,15 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.catalog.intervals import Priors, causes, priors
+from tonnage.catalog.fitted import Priors, causes, priors
 from tonnage.core.drift import SAME_AS
 from tonnage.core.error_model import NINETY, ErrorModel, as_measured
 from tonnage.domain.calibration import CALIBRATE_SCHEMA, Calibrated, Calibration, CalibrationError, Learnt, Stretch
 from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.measurement import Measurement
 from tonnage.errors import BadRequest
-from tonnage.questions.calibrate.fit import Fit, drifts_of, fit, shares_of, stretch_of, widen, without
 from tonnage.questions.calibrate.loads import MeasuredLoad, Stack, loads_of, shipped_overheads
-from tonnage.questions.calibrate.posterior import NAMES
+from tonnage.questions.calibrate.posterior import NAMES, Fit, drifts_of, fit, shares_of, stretch_of, widen, without
 
 _LEFT_OUT: Final = 3
 """Loads from which on each is predicted by the others. [-]"""

@@ -18,7 +18,7 @@ from tonnage.catalog.additions import any_counts
 from tonnage.core.calibration_use import calibrations_among, each_once
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.plan import PlanHeader
-from tonnage.questions.adopt.answer import ServeSides, TrainSides
+from tonnage.questions.adopt.question import ServeSides, TrainSides
 from tonnage.questions.registry import kind_of_answer
 
 Answer = TypeVar("Answer", bound=msgspec.Struct)

@@ -64,9 +64,9 @@ class MeasuredLoad(NamedTuple):
     level: str
     """Of its error, before anything is calibrated."""
     place: tuple[float, ...]
-    """Its configuration, as `planning.drift.place_of` has it."""
+    """Its configuration, as `core.drift.place_of` has it."""
     parts: dict[str, float]
-    """By quantity, the share that has a drift of its own (`planning.drift.PARTS`), as the catalogue predicts it. [-]"""
+    """By quantity, the share that has a drift of its own (`core.drift.PARTS`), as the catalogue predicts it. [-]"""
 
 
 def loads_of(found: Measurement, stack: Stack, *, additions: Additions) -> list[MeasuredLoad]:

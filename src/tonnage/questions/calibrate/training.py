@@ -2,7 +2,7 @@
 The user's training runs -> a calibration of one framework on one accelerator, for the models that were measured.
 
 A step has no causes that few points could tell apart: what is learnt is an offset of the run and a drift over
-accelerators, degrees, batches and lengths (`planning.drift`), with the heavy tails of single numbers.
+accelerators, degrees, batches and lengths (`core.drift`), with the heavy tails of single numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions, hub
-from tonnage.catalog.intervals import priors
+from tonnage.catalog.fitted import priors
 from tonnage.core import train_estimate as estimate
 from tonnage.core.error_model import NINETY
 from tonnage.domain.calibration import (
@@ -35,7 +35,7 @@ from tonnage.domain.train_measurement import TrainMeasurement
 from tonnage.domain.training import TrainSetup
 from tonnage.errors import BadRequest, echo
 from tonnage.questions.calibrate.posterior import NAMES, Posterior, posterior
-from tonnage.questions.calibrate.request import CalibrateRequest
+from tonnage.questions.calibrate.question import CalibrateRequest
 from tonnage.questions.train.setup import resolve_setup
 from tonnage.simulation.training import model_flop
 

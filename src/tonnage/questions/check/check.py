@@ -1,22 +1,36 @@
 """
-What changed since a plan was kept? Each figure of its leading option, before and now, against a tolerance.
+A kept plan asked again: each figure of its leading option against a tolerance, or the whole held byte by byte.
 
-Plans of one kind are compared by their leading options: that is what a team has built. A configuration that changed is
-a change whatever the figures say; prices and formulas move figures, and only moves beyond the tolerance count.
+Checked, plans of one kind are compared by their leading options: that is what a team has built. A configuration that
+changed is a change whatever the figures say; prices and formulas move figures, and only moves beyond the tolerance
+count.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
-from typing import Final
+from datetime import date
+from typing import Any, Final
 
+import msgspec
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.catalog.rows import SHIPPED, data_version, folder_in, installed_versions
+from tonnage.core.files import read_text
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
-from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.domain.plan import BY_AVERAGES, Provenance, ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest
-from tonnage.questions.compare.answer import CHECK_SCHEMA, Change, Check
-from tonnage.questions.plans import Plan
+from tonnage.questions.ask import Plan, plan_of_text, planned
+from tonnage.questions.compare.answer import CHECK_SCHEMA, VERIFY_SCHEMA, Change, Check, Verification
 from tonnage.units import show
+from tonnage.version import __version__
 
 DEFAULT_TOLERANCE: Final = 0.05
 Comparable = ServePlan | BatchPlan | TrainPlan
@@ -113,3 +127,164 @@ def _sentence(beyond: list[Change], tolerance: float, *, feasible: bool) -> str:
 
 def _describe_plan(plan: Comparable) -> str:
     return f"{plan.provenance.version}, {plan.provenance.made}"
+
+
+FIRST: Final = 12
+"""Differences that are named."""
+SHORT: Final = 60
+"""Characters of a value that are shown."""
+ABSENT: Final = "(absent)"
+
+
+def verify(path: str, *, additions: Additions = catalog.NOTHING) -> Verification:
+    """
+    The plan in a file against the one that its request and day give, from the data that it names where that is here.
+
+    Raises
+    ------
+    TonnageError
+        The file is no plan, or its request can no longer be read.
+    """
+    found = _verified_here(path, additions=additions)
+    if found.same or not found.data_before or found.data_before == found.data_now or path == "-":
+        return found
+    return _from_its_data(found, path, additions=additions)
+
+
+AGAIN: Final = "from tonnage.questions.check.check import verify_asked; verify_asked()"
+"""The program of the process that makes a plan again from other data: loaders keep what they read."""
+
+
+class Asked(msgspec.Struct):
+    """What that process is to hold against its plan."""
+
+    path: str
+    additions: Additions
+
+
+def verify_asked() -> None:
+    """Reads what is asked from standard input, and writes its verification with the data of this process."""
+    asked = msgspec.json.decode(sys.stdin.buffer.read(), type=Asked)
+    sys.stdout.buffer.write(msgspec.json.encode(_verified_here(asked.path, additions=asked.additions)))
+
+
+def _from_its_data(found: Verification, path: str, *, additions: Additions) -> Verification:
+    """The plan made again from the data that it names; as it was where that data is not on this machine."""
+    release = release_of(found.data_before)
+    if release is None:
+        return found
+    again = subprocess.run(
+        [sys.executable, "-c", AGAIN],
+        input=msgspec.json.encode(Asked(path, additions)),
+        capture_output=True,
+        check=False,
+        env={**os.environ, "TONNAGE_DATA": release},
+    )
+    if again.returncode:
+        return found
+    then = msgspec.json.decode(again.stdout, type=Verification)
+    said = f"{then.sentence.rstrip('.')}, from data {release} ({found.data_before})."
+    with_now = f" With the data in use ({found.data_now}) {found.differences:,} values differ." if then.same else ""
+    return replace(found, same=then.same, sentence=said + with_now, release=release)
+
+
+def _verified_here(path: str, *, additions: Additions) -> Verification:
+    """The plan in a file against the one that its request and day give with the data of this process."""
+    text = read_text(path, what="plan")
+    kept = plan_of_text(text, path)
+    fresh = remake(kept, additions=additions)
+    before, now = kept.provenance, fresh.provenance
+    # Values are compared as read: what is the default's own object is left out of a file that is written for the first
+    # time, and not of one that was read. Bytes are compared as written; a file of an older schema has others.
+    again = plan_of_text(msgspec.json.encode(fresh).decode(), path)
+    found = list(_differences(msgspec.to_builtins(kept), msgspec.to_builtins(again)))
+    written = msgspec.json.decode(text.encode()) == msgspec.json.decode(msgspec.json.encode(fresh))
+    same = not found and written
+    changes: tuple[Change, ...] = ()
+    if found and isinstance(kept, Comparable) and isinstance(fresh, Comparable):
+        changes = tuple(one for one in check(kept, fresh, tolerance=0.0).changes if one.beyond)
+    return Verification(
+        schema=VERIFY_SCHEMA,
+        same=same,
+        question=question_of(kept),
+        version_before=before.version,
+        version_now=__version__,
+        data_before=before.catalogue.get("data", ""),
+        data_now=data_version(),
+        made=now.made,
+        differences=len(found),
+        first=tuple(found[:FIRST]),
+        changes=changes,
+        sentence=_verification(before, now, differences=len(found), written=written),
+    )
+
+
+def release_of(data: str) -> str | None:
+    """The release on this machine that gives those twelve digits, the shipped data included; absent = none does."""
+    folders = {SHIPPED: None, **{version: folder_in(version) for version in installed_versions()}}
+    return next((version for version, folder in folders.items() if data_version(folder) == data), None)
+
+
+def question_of(plan: Plan) -> str:
+    """Twelve digits that name the question of a plan: over its kind and its request, whatever was answered."""
+    asked = {"kind": type(plan).__name__, "request": plan.request}
+    return hashlib.sha256(msgspec.json.encode(asked, order="deterministic")).hexdigest()[:12]
+
+
+def remake(plan: Plan, *, additions: Additions) -> Plan:
+    """
+    The plan that the same request gives on the same day, with today's program and data.
+
+    Raises
+    ------
+    BadRequest
+        Its day cannot be read.
+    """
+    try:
+        day = date.fromisoformat(plan.provenance.made[:10])
+    except ValueError:
+        raise BadRequest(f"the plan does not say on which day it was made: '{plan.provenance.made[:20]}'") from None
+    kind = str(msgspec.json.decode(msgspec.json.encode(plan))["kind"])
+    return planned(kind, plan.request, additions=additions, today=day)
+
+
+def _verification(before: Provenance, now: Provenance, *, differences: int, written: bool) -> str:
+    if not differences:
+        return (
+            "Verified: the same plan, byte for byte."
+            if written
+            else "Verified: the same plan; the file is of an older schema."
+        )
+    version, data = before.version, before.catalogue.get("data", "")
+    causes = [f"made by tonnage {version}, this is {__version__}"] if version != __version__ else []
+    if data and data != data_version():
+        causes.append(f"from data {data}, this has {data_version()}")
+    if (BY_AVERAGES in before.assumed) != (BY_AVERAGES in now.assumed):
+        causes.append("one of the two was made without the simulator")
+    if not data:
+        causes.append("the file does not say which data it was made from")
+    why = "; ".join(causes) or "program and data are the same: accelerators, prices or fits of one's own differ"
+    return f"Not the same: {differences:,} value{'s differ' if differences > 1 else ' differs'} ({why})."
+
+
+def _differences(before: Any, now: Any, where: str = "") -> Iterator[tuple[str, str, str]]:
+    """Where two decoded documents differ, in the order of the first."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        for name in (*before, *(name for name in now if name not in before)):
+            yield from _differences(
+                before.get(name, ABSENT), now.get(name, ABSENT), f"{where}.{name}" if where else str(name)
+            )
+    elif isinstance(before, list | tuple) and isinstance(now, list | tuple):
+        for place in range(max(len(before), len(now))):
+            yield from _differences(
+                before[place] if place < len(before) else ABSENT,
+                now[place] if place < len(now) else ABSENT,
+                f"{where}[{place}]",
+            )
+    elif before != now:
+        yield where, _show_value(before), _show_value(now)
+
+
+def _show_value(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= SHORT else f"{text[: SHORT - 1]}…"

@@ -19,8 +19,7 @@ from tonnage.core.calibration_use import each_once
 from tonnage.domain.simulate import Simulated, Simulation
 from tonnage.errors import BadRequest, echo
 from tonnage.questions.compare.answer import COMPARE_SCHEMA, Compared, Comparing, Comparison
-from tonnage.questions.simulate.reading import simulation_of
-from tonnage.questions.simulate.simulate import simulate
+from tonnage.questions.simulate.simulate import simulate, simulation_of
 from tonnage.units import show
 
 MAX_SIDES: Final = 12

@@ -17,14 +17,13 @@ from tonnage.domain.case import InferResult, Latency, Result, ServeResult, Train
 from tonnage.domain.plan import PLAN_SCHEMA, ServePlan
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest, TonnageError, echo
-from tonnage.questions.ask import answer, kind_of
+from tonnage.questions.ask import SCHEMA_1, answer, kind_of, read_plan
 from tonnage.questions.check.check import Comparable, figures
 from tonnage.questions.compare.answer import COMPARE_SCHEMA, Comparing, Comparison
 from tonnage.questions.compare.compare import MAX_SIDES, Figure, compare, compare_figures, configurations_of
-from tonnage.questions.plans import SCHEMA_1, read_plan
 from tonnage.questions.predict.case_lines import case_of_object, raw_cases
 from tonnage.questions.predict.predict import predict
-from tonnage.questions.simulate.reading import simulation_of
+from tonnage.questions.simulate.simulate import simulation_of
 
 Side = tuple[str, str, Any]
 """Name, sort (plan, case or simulation), content."""

@@ -23,13 +23,13 @@ from tonnage.domain.answer import BREAKDOWN_SCHEMA, Breakdown, Evidence, Quantit
 from tonnage.domain.case import Case, InferCase, ServeCase, ServeResult, Traffic, TrainCase, TrainResult
 from tonnage.domain.layout import Disaggregation
 from tonnage.domain.plan import ServeOption, ServePlan
-from tonnage.domain.requests.sessions import SessionFields
+from tonnage.domain.requests.groups import SessionFields
 from tonnage.domain.rl import RlCase
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.foreign import check_values
-from tonnage.questions.lifecycle.answer import LifecyclePlan
-from tonnage.questions.plans import Plan, plan_of_text
+from tonnage.questions.ask import Plan, plan_of_text
+from tonnage.questions.lifecycle.question import LifecyclePlan
 from tonnage.questions.predict.case_lines import case_of_object, raw_cases
 from tonnage.questions.predict.predict import predict
 from tonnage.questions.serve.option import share_of

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions
-from tonnage.catalog.downloads import BENCHMARK, downloads, published_score
 from tonnage.catalog.engines import formats, names_parts_of
 from tonnage.catalog.hub import resolve
+from tonnage.catalog.published import BENCHMARK, downloads, published_score
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.layout import Engine
 from tonnage.domain.model import Model
@@ -29,8 +29,7 @@ from tonnage.optimize.layouts import legal
 from tonnage.physics.memory import checkpoint_precision
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.physics.rules import inference_rule_bytes
-from tonnage.questions.fit.answer import FitAnswer, FitRequest, FitRow, Largest, Rule
-from tonnage.questions.fit.network import PRECISION, is_network, network_row, samples_of, smallest_network
+from tonnage.questions.fit.question import FitAnswer, FitRequest, FitRow, Largest, Rule
 from tonnage.questions.fit.serving import (
     CONTEXT,
     MAX_RANKS,
@@ -42,7 +41,12 @@ from tonnage.questions.fit.serving import (
     smallest_serving,
 )
 from tonnage.questions.fit.training import (
+    PRECISION,
+    is_network,
+    network_row,
     purpose,
+    samples_of,
+    smallest_network,
     smallest_training,
     training_assumptions,
     training_row,

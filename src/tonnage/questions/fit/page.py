@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tonnage.questions.fit.answer import FitAnswer, FitRow, Rule
-from tonnage.report.charts.chart import Chart
-from tonnage.report.charts.memory import memory_chart
+from tonnage.questions.fit.question import FitAnswer, FitRow, Rule
+from tonnage.report.charts.chart import Chart, memory_chart
 from tonnage.report.document import (
     Block,
     Document,

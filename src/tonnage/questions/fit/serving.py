@@ -22,7 +22,7 @@ from tonnage.errors import BadRequest
 from tonnage.optimize.largest import largest_whole
 from tonnage.optimize.layouts import legal
 from tonnage.physics.memory import cache_layers, checkpoint_precision, state_bytes_per_sequence, weight_bytes
-from tonnage.questions.fit.answer import FitRequest, FitRow, Largest
+from tonnage.questions.fit.question import FitRequest, FitRow, Largest
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
 from tonnage.units import plural
 

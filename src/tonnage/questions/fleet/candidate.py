@@ -202,7 +202,7 @@ VARIED: Final = frozenset({"cache", "ttft", "tpot", "e2e"})
 FAR: Final = 3.0
 """A machine on which every request costs so many times the least is left out. [-]"""
 NEAR: Final = 1.6
-"""Simulated capacity over the mean field's, at most (see `planning.serve.decide`): nearer ones are simulated. [-]"""
+"""Simulated capacity over the mean field's, at most (see `questions.serve.decide`): nearer ones are simulated. [-]"""
 
 
 class _Search(NamedTuple):

@@ -18,7 +18,7 @@ from tonnage.core.measure_first import (
     narrows,
     smoothly,
 )
-from tonnage.core.steady_state import state_of
+from tonnage.core.replica import state_of
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.calibration import FirstMeasurement

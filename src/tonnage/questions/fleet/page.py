@@ -1,4 +1,6 @@
-"""A fleet plan as a document: what to rent for all workloads; then instances, replicas, checks, other fleets."""
+"""
+A fleet plan as a document and as pictures: what to rent for all workloads; then instances, replicas, checks, others.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from tonnage.questions.fleet.answer import (
     HourRange,
     PoolInstances,
 )
-from tonnage.questions.fleet.charts import fleet_charts
+from tonnage.report.charts.chart import Chart, axis, colour, records
 from tonnage.report.document import (
     Block,
     Document,
@@ -328,6 +330,83 @@ def _when(hours: tuple[HourRange, ...], *, what: str, short: bool = False) -> st
         counts = [one.count for one in hours]
         return f"{show(min(counts), 'count')} to {show(max(counts), 'count')}, mean {show(mean, 'count')}"
     return ", ".join(f"{show(one.count, 'count')} at {one.start}-{one.stop}h" for one in hours if one.count)
+
+
+MOST_LINES: Final = 12
+
+
+def fleet_charts(plan: FleetPlan) -> tuple[Chart | None, ...]:
+    """Instances by the hour and the bill; none when nothing carries the load."""
+    return _by_hour(plan), _bill_chart(plan)
+
+
+def _by_hour(plan: FleetPlan) -> Chart | None:
+    """Instances that stand in each hour of the day or the week, on top of each other."""
+    if not plan.instances:
+        return None
+    values = [
+        (_label(one), hour, span.count)
+        for one in plan.instances
+        for span in one.hours
+        for hour in range(span.start, span.stop)
+    ]
+    # A run of part of an hour holds its instances for that part only.
+    whole = all(float(count).is_integer() for _, _, count in values)
+    body = {
+        "data": records(("instance", "hour", "count"), values),
+        "mark": {"type": "bar", "tooltip": True},
+        "encoding": {
+            "x": axis(
+                "hour",
+                f"hour of the {'week' if plan.period_h > 24 else 'day'}",
+                kind="ordinal",
+                axis={"labelAngle": 0, "labelOverlap": True},
+            ),
+            "y": axis("count", "instances" if whole else "instances, mean of the hour", aggregate="sum", stack="zero"),
+            "color": colour("instance"),
+        },
+    }
+    return Chart(
+        "hours",
+        "What stands when",
+        "Instances by the hour, a colour for each offer and term."
+        + ("" if whole else " Parts of one: it stands for a part of the hour."),
+        body=body,
+        columns=("instance", "hours", "how many"),
+        rows=tuple(
+            (_label(one), f"{span.start}-{span.stop} h", f"{span.count:g}")
+            for one in plan.instances
+            for span in one.hours
+        ),
+    )
+
+
+def _bill_chart(plan: FleetPlan) -> Chart | None:
+    """Lines of the bill of one month, the largest first."""
+    if plan.bill is None or not plan.bill.parts:
+        return None
+    parts = sorted(plan.bill.parts, key=lambda part: -part.value)[:MOST_LINES]
+    body = {
+        "data": records(("line", "usd"), [(part.name, part.value) for part in parts]),
+        "mark": {"type": "bar", "tooltip": True},
+        "encoding": {
+            "y": axis("line", "", kind="nominal", sort=None, axis={"labelLimit": 330}),
+            "x": axis("usd", "USD a month"),
+        },
+    }
+    return Chart(
+        "bill",
+        "Where the month's money goes",
+        "Lines of the bill of one month, the largest first.",
+        body=body,
+        columns=("line", "USD a month"),
+        rows=tuple((part.name, f"{part.value:,.2f}") for part in parts),
+        height=26 * len(parts) + 20,
+    )
+
+
+def _label(one: PoolInstances) -> str:
+    return " ".join(filter(None, (one.provider, one.instance_type, one.term)))
 
 
 PAGE: Final = WholePage(document=_document, opened=_opened, charts=fleet_charts)

@@ -20,8 +20,8 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.rows import data_version
 from tonnage.core.calibration_use import Run, TrainRun, at_once
-from tonnage.core.commitments import commitments_assumed
 from tonnage.core.header import Loser, by_reason, quick_without_simulator
+from tonnage.core.quotes import commitments_assumed
 from tonnage.core.stop import best_is_known, stop_asked
 from tonnage.domain.answer import Verdict
 from tonnage.domain.plan import PLAN_SCHEMA, Provenance, Rejection
@@ -33,13 +33,11 @@ from tonnage.questions.fleet.answer import FleetAlternative, FleetPlan, FleetReq
 from tonnage.questions.fleet.candidate import Candidate, candidates, keep_near_least
 from tonnage.questions.fleet.hours import hours_of
 from tonnage.questions.fleet.narrative import bill_of, first_measurement, kinds_of, replicas_of
+from tonnage.questions.fleet.other_workloads import run_candidates, run_stock, runs_of, sample_candidates
 from tonnage.questions.fleet.problem import FleetContext, Solution, problem_of
 from tonnage.questions.fleet.refusals import BY_NEARNESS, Misses
-from tonnage.questions.fleet.samples import sample_candidates
-from tonnage.questions.fleet.simulated import simulate
 from tonnage.questions.fleet.stock import stock
-from tonnage.questions.fleet.training import run_candidates, run_stock, runs_of
-from tonnage.questions.fleet.verify import checks_of
+from tonnage.questions.fleet.verify import checks_of, simulate
 from tonnage.version import __version__
 
 GAP: Final = 0.01

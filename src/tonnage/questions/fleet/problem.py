@@ -14,8 +14,7 @@ from tonnage.optimize.fleet import Fleet, FleetProblem, Pool, Way
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.questions.fleet.answer import FleetCheck, FleetRequest, FleetWorkload
 from tonnage.questions.fleet.candidate import Candidate, fits_machine
-from tonnage.questions.fleet.hours import WEEK, Hours, paces_of
-from tonnage.questions.fleet.requests import draw_for_workload
+from tonnage.questions.fleet.hours import WEEK, Hours, draw_for_workload, paces_of
 from tonnage.questions.fleet.stock import Stock, machine_of, quotas_on
 from tonnage.record import Record
 from tonnage.simulation.simulated import Requests

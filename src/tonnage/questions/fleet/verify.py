@@ -1,7 +1,8 @@
-"""Does the fleet hold the objectives? Each workload in its hardest hour, request by request, behind a router.
+"""
+Played request by request: what candidates of a fleet carry, and whether the picked one holds the objectives.
 
-The router deals each bucket's requests to the kinds of replica in the proportions that the programme chose, and
-among replicas of one kind to the one with the fewest in flight.
+Behind the picked fleet the router deals each bucket's requests to the kinds of replica in the proportions that the
+programme chose, and among replicas of one kind to the one with the fewest in flight.
 """
 
 from __future__ import annotations
@@ -13,20 +14,84 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from msgspec.structs import replace
 
-from tonnage.core.replica_arrays import replica_arrays
+from tonnage.core.replica import replica_arrays
+from tonnage.core.stop import stop_asked
 from tonnage.optimize.highs import UNLIMITED, Column, Row
 from tonnage.optimize.programme import Programme, solve
 from tonnage.questions.fleet.answer import FleetCheck, FleetWorkload
-from tonnage.questions.fleet.candidate import Candidate
-from tonnage.questions.fleet.problem import Solution
-from tonnage.questions.fleet.requests import SEED
-from tonnage.questions.fleet.samples import service_s
+from tonnage.questions.fleet.candidate import NEAR, Candidate, lengths_served
+from tonnage.questions.fleet.hours import SEED, of_bucket
+from tonnage.questions.fleet.other_workloads import service_s
+from tonnage.questions.fleet.problem import FleetContext, Solution
 from tonnage.questions.serve.option import has_objectives
 from tonnage.record import Record
 from tonnage.simulation.simulated import Requests
 
 if TYPE_CHECKING:
     from tonnage.simulation.serving import Simulated
+
+
+def simulate(asked: FleetContext, *, names: set[str]) -> FleetContext:
+    """The same with the candidates of the names simulated, each once, and what that says of the others."""
+    done: dict[str, Candidate] = {}
+    for chance in asked.chances:
+        # What carries samples or trains has no requests of prompts and answers to play.
+        played = asked.request.workloads[chance.workload].kind in {"serve", "batch"}
+        if played and not stop_asked() and chance.name in names and not chance.simulated and chance.name not in done:
+            done[chance.name] = _with_simulation(asked, chance)
+    found = [
+        replace(chance, rates=one.rates, capacities=one.capacities, simulated=True)
+        if (one := done.get(chance.name)) is not None
+        else chance
+        for chance in asked.chances
+    ]
+    return replace(asked, chances=tuple(_with_what_was_learnt(asked, found)))
+
+
+def _with_simulation(asked: FleetContext, chance: Candidate) -> Candidate:
+    """The candidate with simulated capacities in place of the mean field's."""
+    from tonnage.questions.serve.capacity_search import search_capacity
+
+    workload = asked.request.workloads[chance.workload]
+    requests, which = asked.requests_of(chance.workload)
+    rates = []
+    for bucket, point in enumerate(chance.points):
+        if point is None:
+            rates.append(0.0)
+            continue
+        assert workload.serve is not None and chance.replica is not None
+        here = lengths_served(workload.serve, workload, bucket=bucket)
+        mine = of_bucket(requests, which, bucket=bucket)
+        found = search_capacity(here, chance.replica, requests=mine, guess=point, close=False)
+        rates.append(found.found.low_per_s if found.best is not None else 0.0)
+    return replace(chance.carrying(workload, tuple(rates)), simulated=True)
+
+
+def _with_what_was_learnt(asked: FleetContext, found: list[Candidate]) -> list[Candidate]:
+    """
+    The chances, those not simulated carrying at most `NEAR` times of the mean field's what the best simulated ones do.
+
+    Where one prompt in twenty decides, all carry a fifth of what averages say: a programme that takes the others at
+    their averages picks whatever was not simulated, round after round.
+    """
+    best: dict[tuple[int, int], float] = {}
+    for one in (one for one in found if one.simulated):
+        for bucket, (rate, point) in enumerate(zip(one.capacities, one.points, strict=True)):
+            if point is not None and rate > 0:
+                key = (one.workload, bucket)
+                best[key] = max(best.get(key, 0.0), rate / point.rate_per_s)
+    return [
+        one
+        if one.simulated or not one.odds
+        else one.carrying(
+            asked.request.workloads[one.workload],
+            tuple(
+                0.0 if point is None else point.rate_per_s * min(1.0, NEAR * best.get((one.workload, bucket), 1.0))
+                for bucket, point in enumerate(one.points)
+            ),
+        )
+        for one in found
+    ]
 
 
 MAX_REPLICAS: Final = 12

@@ -1,4 +1,6 @@
-"""An inference plan as a document: which parts carry the load, how much of them it uses; then why, and one opened."""
+"""
+An inference plan as a document: which parts carry the load, how much of them it uses; then why, pictures, one opened.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,10 @@ import msgspec
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.infer_plan import InferOption, InferPlan
-from tonnage.questions.infer.charts import infer_charts
+from tonnage.report.charts.chart import Chart, memory_chart
+from tonnage.report.charts.options import Axis, options_chart, point_of
 from tonnage.report.document import UNKNOWN, Contents, Meter, Text
-from tonnage.report.names import engine_title, model_name, product, provider_name
+from tonnage.report.names import engine_title, model_name, part_name, product, provider_name
 from tonnage.report.page import EVIDENCE, SHOWN, Page
 from tonnage.report.screen import Ranking, held_text, price_dates, stale_text
 from tonnage.report.wording import (
@@ -208,6 +211,35 @@ CELLS: Final = (
     ("engine<5", lambda option: engine_title(option.engine)),
     ("provider<3", lambda option: provider_name(option.bill.provider) if option.bill else "to buy"),
 )
+
+
+def infer_charts(plan: InferPlan) -> tuple[Chart | None, ...]:
+    return (_latency_and_price(plan), memory_chart(plan.options[:5], _infer_label))
+
+
+def _latency_and_price(plan: InferPlan) -> Chart | None:
+    """Latency against the price of an hour; None where nothing is rented."""
+    points = [
+        point_of(
+            _infer_label(option),
+            option.latency_s,
+            scale=1e3,
+            usd=option.bill.usd_per_hour,
+            evidence=str(option.basis),
+            rank=rank,
+        )
+        for rank, option in enumerate(plan.options, 1)
+        if option.bill is not None
+    ]
+    limit = plan.request.latency_s
+    time = Axis("mean latency", "ms", None if limit is None else 1e3 * limit)
+    return options_chart(points, time=time, money=Axis("Price", "USD/h"))
+
+
+def _infer_label(option: InferOption) -> str:
+    return f"{option.count} x {part_name(option.accelerator)} {option.precision.upper()}"
+
+
 PAGE: Final = Page(
     charts=infer_charts,
     question=_question,

@@ -1,10 +1,71 @@
-"""Models that decode no text, as the faces ask."""
+"""Models that decode no text: what people write becomes an `Infer`; how the faces ask it."""
 
 from __future__ import annotations
 
-from tonnage.domain.infer_plan import InferPlan
-from tonnage.domain.requests.infer import Infer
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.core.load_fields import read_filters
+from tonnage.core.reading import build, need_model, read_fields
+from tonnage.domain.infer_plan import Infer, InferPlan, Video
+from tonnage.errors import BadRequest, echo
 from tonnage.questions.question import Form, Question
+
+FRAMES: Final = {"480p": (854, 480), "720p": (1280, 720), "1080p": (1920, 1080), "1440p": (2560, 1440),
+                 "4k": (3840, 2160), "2160p": (3840, 2160)}  # fmt: skip
+
+
+def infer_request(values: Mapping[str, Any], *, additions: Additions = catalog.NOTHING) -> Infer:
+    """
+    An inference request from named texts.
+
+    Raises
+    ------
+    BadRequest
+        An unknown field, a value out of range, no load, or two.
+    """
+    given = read_fields(values, Infer)
+    need_model(given, "ultralytics/yolov8m' or 'openai/whisper-large-v3")
+    loads = [name for name in ("rate", "streams", "audio") if name in given]
+    if len(loads) != 1:
+        said = f"{' and '.join(loads)} contradict each other" if loads else "no load is given"
+        raise BadRequest(
+            f"{said}; say one of rate (400/s), streams with fps (20 cameras at 25), or audio (hours per hour)"
+        )
+    video = _video(given)
+    rate = given.get("rate") or given.get("audio") or 0.0
+    if video is not None:
+        rate = video.streams * video.frames_per_s / video.every
+    if "hours" in given and "battery" not in given:
+        raise BadRequest("hours is how long a battery must last; give battery as well, such as '90 Wh'")
+    return build(
+        Infer, given, additions=additions, rate_per_s=rate, video=video, filters=read_filters(given, additions)
+    )
+
+
+def _video(given: Mapping[str, Any]) -> Video | None:
+    if "streams" not in given:
+        stray = [name for name in ("fps", "every", "frame", "codec", "decode") if name in given]
+        if stray:
+            raise BadRequest(f"{stray[0]} belongs to video; give streams as well, such as 20")
+        return None
+    if "fps" not in given:
+        raise BadRequest("streams without fps: say how many frames a second each has, such as 25")
+    return build(Video, {**given, "frame": _frame(given["frame"])} if "frame" in given else given)
+
+
+def _frame(text: str) -> tuple[int, int]:
+    name = text.strip().lower()
+    sized = re.fullmatch(r"(\d{2,5})x(\d{2,5})", name)
+    if sized:
+        return int(sized.group(1)), int(sized.group(2))
+    if name not in FRAMES:
+        raise BadRequest(f"frame: '{echo(text)}' is no frame size; write 1280x720 or one of {', '.join(FRAMES)}")
+    return FRAMES[name]
+
 
 QUESTIONS = (
     Question(

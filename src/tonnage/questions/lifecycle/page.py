@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.questions.lifecycle.answer import LifecyclePlan, SavingsOption
+from tonnage.questions.lifecycle.question import LifecyclePlan, SavingsOption
 from tonnage.questions.serve.charts import serve_charts
 from tonnage.questions.serve.page import PAGE as SERVE_PAGE
 from tonnage.questions.serve.page import chance_name, latency_meters, serve_question
-from tonnage.questions.train.charts import timeline_chart
 from tonnage.questions.train.page import PAGE as TRAIN_PAGE
-from tonnage.questions.train.page import train_question
+from tonnage.questions.train.page import timeline_chart, train_question
 from tonnage.report.charts.chart import Chart
 from tonnage.report.document import (
     Block,

@@ -24,7 +24,7 @@ from tonnage.domain.train_plan import Milestone, TrainOption, TrainPlan
 from tonnage.physics.memory import stored_bytes
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.pricing.terms import egress_usd, term_hours
-from tonnage.questions.lifecycle.answer import LifecyclePlan, LifecycleRequest, OneType
+from tonnage.questions.lifecycle.question import LifecyclePlan, LifecycleRequest, OneType
 from tonnage.questions.lifecycle.savings import savings_options
 from tonnage.questions.serve.plan import plan_serve
 from tonnage.questions.train.plan import plan_train, train_options

@@ -26,12 +26,11 @@ from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.precision import number_format
 from tonnage.domain.published import QualityChange
 from tonnage.domain.requests.serve import Serve
-from tonnage.domain.requests.train import FineTune, Train
-from tonnage.domain.train_plan import TrainOption, TrainPlan
+from tonnage.domain.train_plan import FineTune, Train, TrainOption, TrainPlan
 from tonnage.errors import TonnageError
 from tonnage.physics.parameters import parameters
 from tonnage.pricing.bills import HOURS_PER_MONTH
-from tonnage.questions.lifecycle.answer import LifecycleRequest, SavingsOption
+from tonnage.questions.lifecycle.question import LifecycleRequest, SavingsOption
 from tonnage.questions.serve.plan import SERVE, serve_options
 from tonnage.questions.train.plan import TRAIN, train_options
 from tonnage.record import Record

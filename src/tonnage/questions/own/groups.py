@@ -1,5 +1,5 @@
 """
-What does a group of equal accelerators serve best?
+What does a group of equal accelerators serve best, and what does it draw?
 
 Models are taken in the order of their published score. On accelerators of data centres each is planned as a service:
 every format that the engine runs there, every layout inside a machine, as many replicas as the group holds, at the
@@ -18,15 +18,15 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.catalog.downloads import downloads, published_score
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.published import downloads, published_score
 from tonnage.core.board_power import SUM, spread, steady_load
 from tonnage.core.header import Infeasible
-from tonnage.core.host import LoadShare
+from tonnage.core.host import USUAL_LOAD, LoadShare
 from tonnage.core.machine import host_of, is_unified, with_memory
 from tonnage.core.replica import errors_at
 from tonnage.core.sites import OFFER_TESTS, Site
-from tonnage.core.stock import power_of, tariff
+from tonnage.core.stock import GroupPower, power_of, pue_of, tariff
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import LocalRow, Machine
@@ -36,13 +36,11 @@ from tonnage.domain.precision import number_format
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import engine_spec
+from tonnage.physics.power_cap import capped_clock
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.pricing.energy import energy_kwh
-from tonnage.questions.own.answer import OwnedAnswer, OwnRow
 from tonnage.questions.own.local import CONTEXT, local, top_rows
-from tonnage.questions.own.power import group_power
-from tonnage.questions.own.request import Own, OwnedGroup
-from tonnage.questions.own.request_local import LocalRequest
+from tonnage.questions.own.question import LocalRequest, Own, OwnedAnswer, OwnedGroup, OwnRow, PowerCap, SiteAnswer
 from tonnage.questions.serve import limits
 from tonnage.questions.serve.option import Candidate
 from tonnage.questions.serve.plan import BY_NEARNESS, outcome_of
@@ -332,3 +330,51 @@ def _rental_price(request: Own, part: Accelerator, count: int, additions: Additi
         and offer.trust_of("on-demand") == "primary"
     ]
     return min(prices) * count * HOURS_PER_MONTH if prices else None
+
+
+CAPS: Final = (1.0, 0.8, 0.6)
+
+
+def group_power(
+    request: Own, part: Accelerator, *, count: int, load: LoadShare = USUAL_LOAD, busy: float = 1.0
+) -> GroupPower | None:
+    """The same at what the request's power costs."""
+    return power_of(part, count=count, usd_per_kwh=tariff(request.electricity), load=load, busy=busy)
+
+
+def site_answer(request: Own, groups: tuple[OwnedAnswer, ...], *, additions: Additions) -> SiteAnswer | None:
+    """What the site's power feeds of the group that makes the most of it, at the board limit and below."""
+    if request.site_power_w is None:
+        return None
+    able = [one for one in groups if one.rows and one.power_w]
+    if not able:
+        return None
+    best = max(able, key=lambda one: one.rows[0].output_tokens_per_s.value / (one.power_w or 1.0))
+    part = catalog.accelerator(best.accelerator, additions)
+    row, watts, limit = best.rows[0], best.power_w or 0.0, part.power_w or 0.0
+    pue = pue_of(part)
+    each = row.output_tokens_per_s.value / best.count
+    # What the boards draw of it, which a limit holds; hosts and fans stay as they are.
+    boards = min(row.board_w or 0.0, limit) * pue
+    caps = []
+    for share in CAPS:
+        held = min(boards, share * limit * pue)
+        per_accelerator = watts / best.count - boards + held
+        clock = capped_clock(power_share=share)
+        rate = each / (row.prompt_share / clock + 1.0 - row.prompt_share)
+        fed = int(request.site_power_w // per_accelerator)
+        caps.append(
+            PowerCap(
+                share=share,
+                accelerators=fed,
+                tokens_per_s=fed * rate,
+                tokens_per_s_per_mw=rate / per_accelerator * 1e6,
+            )
+        )
+    return SiteAnswer(
+        site_power_w=request.site_power_w,
+        owned_power_w=sum(one.power_w or 0.0 for one in groups),
+        group=best.name,
+        model=row.model,
+        caps=tuple(caps),
+    )

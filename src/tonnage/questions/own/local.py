@@ -16,11 +16,10 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.catalog.downloads import BENCHMARK, download_of, downloads, published_score
 from tonnage.catalog.hub.names import looks_like_path
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.models import model_ids
-from tonnage.catalog.published import format_change
+from tonnage.catalog.published import BENCHMARK, download_of, downloads, format_change, published_score
 from tonnage.core.calibration_use import each_once, serving_use
 from tonnage.core.machine import is_unified, machine_named
 from tonnage.core.reading import build, read_fields
@@ -32,7 +31,7 @@ from tonnage.engines.at_home import OWN_FORMAT, own_engine, start_commands
 from tonnage.errors import BadRequest, echo
 from tonnage.physics.parameters import parameters
 from tonnage.questions.fit.fit import LANGUAGE
-from tonnage.questions.own.request_local import LocalRequest
+from tonnage.questions.own.question import LocalRequest
 from tonnage.questions.own.speed import PROMPT, Asked, case_at_home, roomy, speed_of
 from tonnage.units import GiB
 

@@ -16,8 +16,8 @@ import heapq
 from typing import Final
 
 from tonnage.catalog import Additions
-from tonnage.catalog.downloads import published_score
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.published import published_score
 from tonnage.core.machine import host_of
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Basis, Quantity
@@ -26,10 +26,9 @@ from tonnage.domain.precision import Precision
 from tonnage.errors import TonnageError
 from tonnage.physics.memory import cache_bytes_per_sequence, weight_bytes
 from tonnage.physics.offload import CROSSING_S
-from tonnage.questions.own.answer import MixedRow
 from tonnage.questions.own.groups import models_of, part_of
 from tonnage.questions.own.local import CONTEXT
-from tonnage.questions.own.request import Own, OwnedGroup
+from tonnage.questions.own.question import MixedRow, Own, OwnedGroup
 from tonnage.questions.own.speed import Asked, device_room, side_of
 from tonnage.record import Record
 

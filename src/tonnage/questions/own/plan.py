@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.catalog.downloads import BENCHMARK
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.published import BENCHMARK
 from tonnage.core.calibration_use import Run, at_once
 from tonnage.core.header import provenance
 from tonnage.core.host import USUAL_LOAD
@@ -31,16 +31,13 @@ from tonnage.domain.requests.common import Lengths
 from tonnage.engines.registry import find_engine, unlisted_engine
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.pricing.energy import IDLE_DRAW
-from tonnage.questions.fleet.answer import FleetPlan, PoolInstances
+from tonnage.questions.fleet.answer import FleetPlan, FleetRequest, OwnMachine, PoolInstances
 from tonnage.questions.fleet.plan import plan_fleet
-from tonnage.questions.fleet.request import FleetRequest, OwnMachine
 from tonnage.questions.fleet.stock import OWNED
-from tonnage.questions.own.answer import Beside, OwnedAnswer, OwnPlan, OwnRow
-from tonnage.questions.own.groups import answer_group, part_of
+from tonnage.questions.own.groups import answer_group, group_power, part_of, site_answer
 from tonnage.questions.own.local import no_files
 from tonnage.questions.own.mixed import mixed_rows
-from tonnage.questions.own.power import group_power, site_answer
-from tonnage.questions.own.request import Own, OwnedGroup
+from tonnage.questions.own.question import Beside, Own, OwnedAnswer, OwnedGroup, OwnPlan, OwnRow
 from tonnage.questions.serve.limits import check_context
 from tonnage.units import show
 

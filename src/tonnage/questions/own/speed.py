@@ -1,7 +1,7 @@
 """
 How fast does one model in one format run on one machine, with as little in host memory as it allows?
 
-Both sides of a machine are predicted by the same road as every other configuration (`planning.deployment`), as if all
+Both sides of a machine are predicted by the same road as every other configuration (`core.deployment`), as if all
 of the model lay there; `physics.offload` puts the two together. So a model that fits the device has the number that
 `tonnage predict` gives, and one on the processor alone that of the processor.
 """
@@ -26,9 +26,9 @@ from tonnage.domain.model import Model, Moe
 from tonnage.domain.precision import Precision
 from tonnage.engines.at_home import spread_engine
 from tonnage.optimize.largest import largest_whole
-from tonnage.physics.feed_forward import experts_hit
 from tonnage.physics.memory import cache_bytes_per_sequence, weight_bytes
 from tonnage.physics.offload import CROSSING_S, LINK_SHARE, offloaded_prefill_s, offloaded_token_s
+from tonnage.physics.transformer import experts_hit
 from tonnage.pricing.energy import IDLE_DRAW
 from tonnage.record import Record
 

@@ -16,17 +16,16 @@ from typing import IO, Any, Final
 import msgspec
 
 from tonnage.catalog.fitted import network_engines
-from tonnage.catalog.hub.jsonfile import decode_json
+from tonnage.catalog.hub.fields import decode_json
 from tonnage.core.files import read_yaml
 from tonnage.domain.case import Case, InferCase, Result, ServeCase, TrainCase
 from tonnage.domain.layout import Layout
 from tonnage.domain.requests.field import attributes_of, fields_of, groups_of, refuse_unknown_names
 from tonnage.domain.rl import RlCase
-from tonnage.engines.registry import engines, find_engine, unlisted_engine
-from tonnage.engines.training import framework_words
+from tonnage.engines.registry import engines, find_engine, framework_words, unlisted_engine
 from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo, nearest
 from tonnage.foreign import check_values
-from tonnage.questions.requests import CASES
+from tonnage.questions.registry import CASES
 from tonnage.record import Record
 
 LONGEST_LINE: Final = 1024 * 1024
@@ -204,7 +203,7 @@ def refuse_misspelt(case: Case) -> None:
 
 def _check_load(case: Case | RlCase) -> None:
     if isinstance(case, RlCase):
-        return  # its own checks need the split as a whole (planning.rl.step)
+        return  # its own checks need the split as a whole (questions.rl.step)
     if not isinstance(case, ServeCase):
         return
     traffic = case.traffic

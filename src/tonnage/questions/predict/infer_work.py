@@ -23,15 +23,19 @@ from tonnage.domain.offline import Shape
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.profile import Profile
 from tonnage.errors import BadRequest, Unmeasured
-from tonnage.physics.diffusion import clip_frames, denoiser_transformer_work, text_encoder_work, text_tokens
-from tonnage.physics.network import element_bytes, network_work, patch_tokens, scaled_to
+from tonnage.physics.diffusion import (
+    clip_frames,
+    denoiser_transformer_work,
+    text_encoder_work,
+    text_tokens,
+    unet_work,
+    vae_decoder_work,
+)
+from tonnage.physics.network import element_bytes, network_work, patch_tokens, profile_work, scaled_to
 from tonnage.physics.parameters import parameters
 from tonnage.physics.shares import Tokens
-from tonnage.physics.speech import WINDOW_S, decoder_step_work, encoder_work
-from tonnage.physics.traced import profile_work
 from tonnage.physics.transformer import encode_work, step_work
-from tonnage.physics.unet import unet_work, vae_decoder_work
-from tonnage.physics.vision import encoder_model
+from tonnage.physics.vision import WINDOW_S, decoder_step_work, encoder_model, speech_encoder_work
 from tonnage.physics.work import Operator, Work
 from tonnage.record import Record
 
@@ -273,7 +277,7 @@ def _speech(model: Model, case: InferCase, precision: Precision) -> Stages:
     tokens, batch = case.seq_len or _DECODED_TOKENS, case.batch
     if not model.encoder or not model.layers:
         raise BadRequest(f"model {model.id}: a speech model needs an encoder and decoder layers")
-    encoder = encoder_work(model, windows=batch, precision=precision)
+    encoder = speech_encoder_work(model, windows=batch, precision=precision)
     step = decoder_step_work(model, windows=batch, context=tokens / 2.0, precision=precision, beams=case.beams)
     return Stages(
         stages=(

@@ -25,8 +25,7 @@ from tonnage.domain.precision import number_format
 from tonnage.engines.registry import engines, planned_engines
 from tonnage.errors import BadRequest
 from tonnage.physics.memory import weight_bytes
-from tonnage.physics.network import element_bytes
-from tonnage.physics.traced import inference_peak_bytes
+from tonnage.physics.network import element_bytes, inference_peak_bytes
 from tonnage.questions.predict.infer_work import Stages, precision_of, stages_of
 from tonnage.record import Record
 from tonnage.simulation.offline import Machine, Taken, machine_of, pass_s, peak_of

@@ -20,7 +20,7 @@ from tonnage.core.replica import with_queueing
 from tonnage.core.serving_traffic import open_load, served_latency
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.case import Latency, ServeCase, ServeResult
-from tonnage.simulation.served import Served, Tail
+from tonnage.simulation.simulated import Served, Tail
 
 
 def predict_serve(case: ServeCase, *, additions: Additions = catalog.NOTHING, why: bool = False) -> ServeResult:

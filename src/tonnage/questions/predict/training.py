@@ -23,7 +23,7 @@ from tonnage.domain.precision import number_format
 from tonnage.domain.training import TrainSetup
 from tonnage.errors import BadRequest
 from tonnage.physics.diffusion import latent_tokens, text_tokens
-from tonnage.questions.train.power import training_load
+from tonnage.questions.train.machine import training_load
 from tonnage.questions.train.setup import Chosen, resolve_setup
 from tonnage.units import show
 

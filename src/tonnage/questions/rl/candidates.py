@@ -21,11 +21,9 @@ from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision
 from tonnage.domain.rl import RlCase, RlResult
 from tonnage.errors import TonnageError
-from tonnage.questions.rl.answer import RlSplit
-from tonnage.questions.rl.request import Rl
-from tonnage.questions.rl.rollout import Generation, generation
+from tonnage.questions.rl.question import Rl, RlSplit
+from tonnage.questions.rl.sides import Generation, Training, generation, training
 from tonnage.questions.rl.step import step_of
-from tonnage.questions.rl.training import Training, training
 from tonnage.questions.train.search import Place
 from tonnage.record import Record
 

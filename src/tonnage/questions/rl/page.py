@@ -1,15 +1,17 @@
-"""A plan of reinforcement learning as a document: what to rent, who generates and who trains, and the step opened."""
+"""
+A plan of reinforcement learning as a document: what to rent, who generates and who trains; the step opened; pictures.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from tonnage.domain.answer import Quantity
-from tonnage.questions.rl.answer import RlOption, RlPlan
-from tonnage.questions.rl.charts import rl_charts
+from tonnage.questions.rl.question import RlOption, RlPlan
 from tonnage.questions.train.page import electricity_of_run
+from tonnage.report.charts.chart import Chart, axis, layer_charts, memory_chart, names, records
 from tonnage.report.document import Contents, Meter, Text
-from tonnage.report.names import model_name, product
+from tonnage.report.names import model_name, part_name, product
 from tonnage.report.page import COST, PROVIDER, SURE, TERM, TIME, Page, at
 from tonnage.report.screen import held_text, price_dates, risk, run_price, stale_text
 from tonnage.report.wording import (
@@ -179,6 +181,59 @@ CELLS: Final = (
     ("tokens/s each>6", lambda o: f"{o.tokens_per_s_per_accelerator.value:,.0f}"),
     SURE, at(PROVIDER, 3), at(TERM, 7),
 )  # fmt: skip
+
+
+MOST_OPTIONS: Final = 6
+"""Of reinforcement learning whose memory and phases are drawn."""
+
+
+def rl_charts(plan: RlPlan) -> tuple[Chart | None, ...]:
+    if not plan.options:
+        return ()
+    return (_phases(plan), memory_chart(plan.options[:MOST_OPTIONS], _rl_label))
+
+
+def _rl_label(option: RlOption) -> str:
+    return f"{option.accelerators} x {part_name(option.case.accelerator)}"
+
+
+def _phases(plan: RlPlan) -> Chart:
+    """Seconds of a step by phase: of the splits where the two sides are apart, else of the options."""
+    rows: list[tuple[Any, ...]] = []
+    if plan.splits:
+        what = "accelerators that generate + that train"
+        for split in plan.splits:
+            label = f"{split.rollout} + {split.training}"
+            rows += [(label, "rollout", split.rollout_s), (label, "training", split.training_s)]
+    else:
+        what = "option"
+        for rank, option in enumerate(plan.options[:MOST_OPTIONS], 1):
+            label = f"{rank}: {_rl_label(option)}"
+            rows += [(label, phase.name, phase.value) for phase in option.phases]
+    columns = ("where", "phase", "seconds")
+    body = layer_charts(
+        records(columns, rows),
+        {
+            "mark": {"type": "bar"},
+            "encoding": {
+                "y": names("where", what),
+                "x": axis("seconds", "time of a step (s), less is better"),
+                "color": {"field": "phase", "type": "nominal", "title": "phase"},
+                "yOffset": {"field": "phase"},
+            },
+        },
+    )
+    longest = max(rows, key=lambda row: row[2])
+    return Chart(
+        "phases",
+        "Rollout against training time",
+        f"Time of a step by phase; the longest is {longest[1]} of {longest[0]} with {show(longest[2], 's')}.",
+        body=body,
+        columns=(what, "phase", "time"),
+        rows=tuple((where, phase, show(seconds, "s")) for where, phase, seconds in rows),
+    )
+
+
 PAGE: Final = Page(
     charts=rl_charts,
     question=_question,

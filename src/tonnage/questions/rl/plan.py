@@ -35,12 +35,11 @@ from tonnage.domain.rl import RlCase
 from tonnage.errors import BadRequest
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.pricing.energy import IDLE_DRAW
-from tonnage.questions.rl.answer import RlOption, RlPlan
 from tonnage.questions.rl.candidates import Arranged, best_of
-from tonnage.questions.rl.request import Rl
-from tonnage.questions.rl.rollout import Generation, both_sides, kept_share
+from tonnage.questions.rl.question import Rl, RlOption, RlPlan
+from tonnage.questions.rl.sides import Generation, both_sides, kept_share
 from tonnage.questions.train.attempts import DOUBLINGS, WORTH, Attempt, best_first, doublings_to, search_attempts
-from tonnage.questions.train.machine import with_electricity
+from tonnage.questions.train.machine import training_load, with_electricity
 from tonnage.questions.train.option import (
     ROUNDING,
     chance_of_run,
@@ -51,7 +50,6 @@ from tonnage.questions.train.option import (
 )
 from tonnage.questions.train.places import WORKERS, InfeasibleRun, Rental, rentals, trainable_sites
 from tonnage.questions.train.plan import check_framework
-from tonnage.questions.train.power import training_load
 from tonnage.units import show, whole_percent
 
 if TYPE_CHECKING:

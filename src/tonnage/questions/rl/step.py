@@ -27,8 +27,7 @@ from tonnage.domain.rl import ALGORITHMS, RlCase, RlCoefficients, RlResult
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.matrices import layer_matrices
 from tonnage.physics.memory import weight_bytes
-from tonnage.questions.rl.rollout import Generation, generation, together
-from tonnage.questions.rl.training import Training, training
+from tonnage.questions.rl.sides import Generation, Training, generation, together, training
 from tonnage.units import show
 
 GENERATION: Final = "rollout"

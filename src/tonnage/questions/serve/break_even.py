@@ -23,10 +23,9 @@ from tonnage.core.break_even import (
     scaled_at,
 )
 from tonnage.core.header import Infeasible
-from tonnage.core.replica import Replica
+from tonnage.core.replica import Replica, load_of, state_of
 from tonnage.core.session_reuse import reusing_replica
 from tonnage.core.sites import Site
-from tonnage.core.steady_state import load_of, state_of
 from tonnage.domain.answer import Quantity
 from tonnage.domain.model import Model
 from tonnage.domain.plan import BreakEven, Configuration, ServeOption
@@ -36,8 +35,8 @@ from tonnage.questions.serve.chance import Curve, Odds
 from tonnage.questions.serve.decide import rank_of
 from tonnage.questions.serve.option import SEATS, Candidate, has_objectives, replicas_of
 from tonnage.record import Record
-from tonnage.simulation.autoscale import working_replicas
 from tonnage.simulation.capacity import Point, stated
+from tonnage.simulation.router import working_replicas
 from tonnage.units import show
 
 CONTENDERS: Final = 14
@@ -310,7 +309,7 @@ def _capacity_of(request: Serve, replica: Replica, *, found: Candidate) -> Point
     unit = found.state.unit
     if unit is None or replica.reuse is None:
         return state_of(request, replica, unit=unit).largest()[0]
-    from tonnage.questions.sessions.units import unit_within
+    from tonnage.questions.sessions.buys import unit_within
 
     _, made = unit_within(request, replica, unit=unit)
     return made.largest()[0] if made else None

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from tonnage.core.replica import Replica
-from tonnage.core.replica_arrays import replica_arrays
+from tonnage.core.replica import Replica, replica_arrays
 from tonnage.core.session_reuse import draw_reused
 from tonnage.domain.plan import SimulatedCapacity
 from tonnage.domain.requests.common import Slo
@@ -26,7 +25,7 @@ from tonnage.simulation.capacity import Point, stated
 from tonnage.simulation.simulated import ReplicaArrays, Requests
 
 if TYPE_CHECKING:
-    from tonnage.simulation.pool_capacity import Unit
+    from tonnage.simulation.disaggregated import Unit
     from tonnage.simulation.serving import Simulated
 
     Play = Callable[[Requests], Simulated]
@@ -222,7 +221,7 @@ def _played(arrays: ReplicaArrays, sent: Requests) -> Simulated:
 
 def unit_player(unit: Unit, replica: Replica, *, arrays: ReplicaArrays) -> Play:
     """What plays requests on a unit of workers: their images encoded first, their caches moved in between."""
-    from tonnage.simulation.pool_capacity import cache_transfer_s
+    from tonnage.simulation.disaggregated import cache_transfer_s
     from tonnage.simulation.router import simulate_after, simulate_disaggregated, simulate_fleet
 
     def play(sent: Requests) -> Simulated:

@@ -8,10 +8,9 @@ from typing import Any, Final
 
 from tonnage.domain.plan import LoadPoint, ServeOption, ServePlan
 from tonnage.domain.requests.common import Slo
-from tonnage.domain.roofline import Roofline
+from tonnage.domain.serve_parts import Roofline
 from tonnage.domain.sessions import TraceSessions
-from tonnage.report.charts.chart import COLOURS, Chart, axis, colour, layer_charts, log_axis, records
-from tonnage.report.charts.memory import memory_chart
+from tonnage.report.charts.chart import COLOURS, Chart, axis, colour, layer_charts, log_axis, memory_chart, records
 from tonnage.report.charts.options import Axis, options_chart, point_of
 from tonnage.report.metrics import SPEEDS, objectives
 from tonnage.report.names import part_name
@@ -36,7 +35,7 @@ def serve_charts(plan: ServePlan) -> tuple[Chart | None, ...]:
 def _images(plan: ServePlan) -> Chart | None:
     if plan.images is None:
         return None
-    from tonnage.questions.serve.page_images import images_chart
+    from tonnage.questions.serve.page_option import images_chart
 
     return images_chart(plan)
 

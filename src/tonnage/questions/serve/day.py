@@ -1,35 +1,42 @@
 """
-The first option while its load rises and falls: sized for the peak or the mean, following the load, or switched off.
+The first option while its load rises and falls: sized, followed, switched off, or a committed base with a burst.
 
 The load repeats: a day or a week by the hour, or bursts and pauses. A fleet that follows it starts replicas a cold
 start before they are needed, for the hours are known; one that scales to zero is switched off when nobody has asked
 for a while, and the next request waits for a start. Costs are those of whole instances, for the time that the provider
 charges: every stop loses half of its billing step on average.
+
+A committed base: the fleet that follows its load has n(t) replicas. With k of them committed an hour costs C(k)
+whatever happens, and the others D(n(t) - k) while they run. C counts with what on-demand prices are expected to do
+over the term (`core.quotes`), so that the k which is picked is the one that costs least over the whole of it; what is
+printed is what is paid now.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Callable
+from datetime import date
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from tonnage.catalog import Additions
 from tonnage.catalog.traffic import shapes
 from tonnage.core.cold_start import cold_start
+from tonnage.core.sites import Site, sites, with_slices
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.cost import BillingRules
-from tonnage.domain.fleet import FleetDay, FleetWay, Valleys
-from tonnage.domain.plan import ServeOption
+from tonnage.domain.plan import Bill, ServeOption
 from tonnage.domain.requests.serve import Serve
+from tonnage.domain.serve_parts import FleetDay, FleetWay, Valleys
 from tonnage.pricing.bills import HOURS_PER_MONTH, usd_per_hour_of
 from tonnage.pricing.terms import PREPAID, billing_rules, mean_charged_s
-from tonnage.simulation.autoscale import Idle, idle_of_bursts, idle_of_poisson, replicas_in_all, replicas_of_day
+from tonnage.questions.serve.option import bills_of
+from tonnage.simulation.router import Idle, idle_of_bursts, idle_of_poisson, replicas_in_all, replicas_of_day
 from tonnage.units import show
-
-if TYPE_CHECKING:
-    from tonnage.questions.serve.committed import BasePrices
-
 
 INTERVAL_S: Final = 300.0
 """A day is cut into. [s]"""
@@ -214,7 +221,6 @@ def _base_and_burst(
     """The fleet that follows the load with the replicas committed that a term pays for; None where none does."""
     if prices is None:
         return None
-    from tonnage.questions.serve.committed import fit_base
 
     found = fit_base(prices, replicas, ranks=option.configuration.ranks)
     if found is None:
@@ -343,3 +349,93 @@ def _valleys(request: Serve, option: ServeOption, rates: tuple[float, ...], usab
         output_tokens_per_day=requests * request.lengths.output_tokens,
         usd_per_day=hours * each,
     )
+
+
+TERMS: Final = ("reserved-1y", "reserved-3y", "contract")
+"""A base may be had on."""
+SAME: Final = 1e-9
+
+
+class Base(NamedTuple):
+    """So many replicas committed, the rest on demand."""
+
+    committed: int
+    held: Bill
+    """Of the committed replicas."""
+    burst: Bill
+    """Of one replica on demand."""
+    usd_per_hour: float
+    """Paid on average, now. [USD/h]"""
+    on_demand_usd_per_hour: float
+    """The same fleet, all of it on demand. [USD/h]"""
+
+
+class BasePrices(NamedTuple):
+    """What replicas of an option cost committed, by number, and on demand."""
+
+    held: Callable[[int], Bill | None]
+    burst: Bill
+
+
+def base_prices(request: Serve, option: ServeOption, *, additions: Additions, today: date) -> BasePrices | None:
+    """
+    Committed and on-demand prices of the option's replicas, whatever terms the request names; None where either lacks.
+    """
+    run = option.configuration
+    wide = replace(request.filters, accelerators=(run.accelerator,), terms=(ON_DEMAND, *TERMS))
+    if request.filters.owned:
+        return None
+    places = [one for one in with_slices(sites(wide, additions=additions)[0]) if one.intra_link == run.intra_link]
+
+    def least(replicas: int, terms: tuple[str, ...]) -> Bill | None:
+        asked = replace(request, filters=replace(wide, terms=terms))
+        found = [bill for site in places for bill in _bills(asked, site, option, replicas=replicas, today=today)]
+        sure = [bill for bill in found if bill.trust == "primary"]
+        return min(sure, key=lambda bill: bill.compared_usd_per_hour, default=None)
+
+    burst = option.bill if option.bill.term == ON_DEMAND else least(1, (ON_DEMAND,))
+    if burst is None or least(1, TERMS) is None:
+        return None
+    return BasePrices(lambda replicas: least(replicas, TERMS), burst)
+
+
+def _bills(request: Serve, site: Site, option: ServeOption, *, replicas: int, today: date) -> list[Bill]:
+    return bills_of(site, replicas=replicas, ranks=option.configuration.ranks, request=request, today=today)
+
+
+def fit_base(prices: BasePrices, replicas: tuple[int, ...], *, ranks: int) -> Base | None:
+    """
+    The number of committed replicas that costs least with a fleet that follows its load; None where no term pays.
+
+    Parameters
+    ----------
+    prices : BasePrices
+    replicas : tuple of int
+        On in each interval of the period.
+    ranks : int
+        Accelerators of one.
+    """
+    times = Counter(replicas)
+    number = len(replicas)
+
+    def on_demand(committed: int) -> float:
+        return (
+            sum(
+                often * usd_per_hour_of(prices.burst, replicas=needed - committed, ranks=ranks)
+                for needed, often in times.items()
+                if needed > committed
+            )
+            / number
+        )
+
+    alone = on_demand(0)
+    best: tuple[float, Base] | None = None
+    for committed in sorted(set(times) - {0}):
+        held = prices.held(committed)
+        if held is None:
+            continue
+        rest = on_demand(committed)
+        counted = held.compared_usd_per_hour + rest
+        if counted < alone * (1.0 - SAME) and (best is None or counted < best[0]):
+            best = counted, Base(committed, held, prices.burst, held.usd_per_hour + rest, alone)
+    return best[1] if best else None

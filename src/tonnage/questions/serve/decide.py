@@ -267,7 +267,7 @@ def adapters_kept(request: Serve, ranked: tuple[ServeOption, ...], *, found: lis
     """Why the first option keeps the request's adapters as it does, where there are any."""
     if request.adapters.adapters is None:
         return ()
-    from tonnage.questions.serve.adapters import adapter_decision
+    from tonnage.questions.serve.drafts import adapter_decision
 
     return adapter_decision(ranked, found)
 

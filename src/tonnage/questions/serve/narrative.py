@@ -11,14 +11,14 @@ from typing import Final
 from tonnage.core.header import COMMUNITY, Context, names_taken, what_if
 from tonnage.core.ranking import at_risk
 from tonnage.core.replica import Replica
-from tonnage.domain.fleet import FleetDay
 from tonnage.domain.plan import Decision, SeparatePools, ServeOption, SimulatedCapacity, Sizing
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
+from tonnage.domain.serve_parts import FleetDay
 from tonnage.errors import listed
 from tonnage.pricing.bills import HOURS_PER_MONTH, usd_per_hour_of
-from tonnage.simulation.autoscale import working_replicas
 from tonnage.simulation.capacity import Point
+from tonnage.simulation.router import working_replicas
 from tonnage.units import plural, show, whole_percent
 
 MIN_SAVED: Final = 0.01

@@ -19,7 +19,6 @@ from tonnage.domain.answer import Evidence, Quantity
 from tonnage.domain.requests.common import Lengths
 from tonnage.physics.transformer import Tokens
 from tonnage.simulation.closed_loop import LoopLog, closed_loop, saturated_loop
-from tonnage.simulation.served import Served
 from tonnage.simulation.served_tree import (
     ServedTree,
     closed_tree,
@@ -29,6 +28,7 @@ from tonnage.simulation.served_tree import (
     pooled_tree,
     steady_tree,
 )
+from tonnage.simulation.simulated import Served
 from tonnage.simulation.step_parts import placed_work
 from tonnage.simulation.step_tree import OpenTable, Pricing, pass_tree
 from tonnage.simulation.steps import StepGrid, StepTable, exchange_beside_s, step_table

@@ -20,15 +20,14 @@ from tonnage.catalog import providers
 from tonnage.core.board_power import serving_load, steady_load
 from tonnage.core.header import Infeasible
 from tonnage.core.host import LoadShare, energy_use, offer_of, serving_needs
-from tonnage.core.replica import Replica, errors_at
+from tonnage.core.replica import Replica, errors_at, state_of
 from tonnage.core.sites import Site
-from tonnage.core.steady_state import state_of
 from tonnage.domain.answer import Quantity
 from tonnage.domain.money import Offer, Term
 from tonnage.domain.plan import Bill, Capacity, Configuration, ServeOption, SimulatedCapacity
-from tonnage.domain.requests.adapters import Adapters
+from tonnage.domain.requests.groups import Adapters
 from tonnage.domain.requests.serve import Serve
-from tonnage.domain.roofline import Roofline, RooflinePoint
+from tonnage.domain.serve_parts import Roofline, RooflinePoint
 from tonnage.physics.efficiency import peak_flop_per_s
 from tonnage.physics.operators import operator_s
 from tonnage.physics.transformer import Tokens, step_work
@@ -39,8 +38,8 @@ from tonnage.pricing.terms import billing_rules, idle_usd, unit_costs
 from tonnage.questions.serve import limits, narrative
 from tonnage.questions.serve.chance import Odds
 from tonnage.record import Record
-from tonnage.simulation.autoscale import peak_load, replicas_in_all, working_replicas
 from tonnage.simulation.capacity import LONE, Point, Steady, stated
+from tonnage.simulation.router import peak_load, replicas_in_all, working_replicas
 from tonnage.simulation.steps import Placement
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 
 from tonnage.domain.answer import Quantity
-from tonnage.domain.fleet import FleetDay, FleetWay
 from tonnage.domain.plan import Capacity, ServeOption, ServePlan
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
+from tonnage.domain.serve_parts import FleetDay, FleetWay
 from tonnage.questions.serve.charts import serve_charts
 from tonnage.questions.serve.page_option import option_parts
 from tonnage.report.document import EVERY, Contents, Meter, Text
@@ -289,7 +289,7 @@ def _opened(plan: ServePlan) -> dict[str, Contents]:
 
         found |= session_sections(plan)
     if plan.images is not None:
-        from tonnage.questions.serve.page_images import image_sections
+        from tonnage.questions.serve.page_option import image_sections
 
         found |= image_sections(plan)
     return found

@@ -30,15 +30,15 @@ from tonnage.core.replica import kept_replicas
 from tonnage.core.session_reuse import reusing_replica, sessions_assumed
 from tonnage.core.sites import Site, rack_notes, reach_of, sites, with_slices
 from tonnage.core.stop import stop_asked
-from tonnage.domain.fleet import FleetDay
-from tonnage.domain.images import ImageCosts
 from tonnage.domain.model import Model
 from tonnage.domain.plan import BY_AVERAGES, Configuration, ServeOption, ServePlan
 from tonnage.domain.requests.serve import Serve
+from tonnage.domain.serve_parts import FleetDay, ImageCosts
 from tonnage.domain.sessions import SessionCosts
 from tonnage.errors import BadRequest
 from tonnage.pricing.bills import primary_first
 from tonnage.questions.serve import limits, narrative
+from tonnage.questions.serve.apart import separate_pools
 from tonnage.questions.serve.break_even import serve_break_even
 from tonnage.questions.serve.chance import Curve, Odds
 from tonnage.questions.serve.day import fleet_day
@@ -54,7 +54,6 @@ from tonnage.questions.serve.decide import (
     without_too_dear,
 )
 from tonnage.questions.serve.option import Candidate, has_objectives, least_cost_of, most_of, roofline
-from tonnage.questions.serve.pools import separate_pools
 from tonnage.questions.serve.tokens import tokens_instead
 from tonnage.questions.serve.variations import (
     Variations,
@@ -187,7 +186,7 @@ def _day(asked: Context[Serve], first: ServeOption) -> FleetDay | None:
     request = asked.request
     if not (request.shape.hours or request.shape.on_s):
         return None
-    from tonnage.questions.serve.committed import base_prices
+    from tonnage.questions.serve.day import base_prices
 
     prices = base_prices(request, first, additions=asked.additions, today=asked.today)
     return fleet_day(request, first, prices=prices)
@@ -273,7 +272,7 @@ def _images(request: Serve, first: ServeOption, *, serving: list[Priced]) -> Ima
     """What images cost on the first option's accelerators, wherever they are encoded."""
     if request.lengths.images is None:
         return None
-    from tonnage.questions.serve.images import image_costs
+    from tonnage.questions.serve.apart import image_costs
 
     return image_costs(request, first, found=candidate_of(first, serving))
 

@@ -29,21 +29,21 @@ from tonnage.catalog.models import PublishedDraft, eagle_targets
 from tonnage.catalog.published import cache_change
 from tonnage.core.header import Infeasible
 from tonnage.core.quality import judge_change
+from tonnage.core.replica import state_of
 from tonnage.core.sites import Site
-from tonnage.core.steady_state import state_of
 from tonnage.domain.layout import Engine
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration, PoolWorkers
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.requests.common import Lengths
-from tonnage.domain.requests.images import Images
+from tonnage.domain.requests.groups import Images
 from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import engine_spec
 from tonnage.questions.serve import limits
 from tonnage.questions.serve.chance import Curve, Odds
 from tonnage.questions.serve.drafts import draft_notes, drafts_for, drafts_told
 from tonnage.questions.serve.option import Candidate, has_objectives, least_cost_of, needed_of, replicas_of
-from tonnage.simulation.autoscale import peak_load, replicas_in_all
+from tonnage.simulation.router import peak_load, replicas_in_all
 
 if TYPE_CHECKING:
     from tonnage.core.replica import Replica
@@ -129,7 +129,7 @@ class Variations:
 def variation_notes(request: Serve, model: Model) -> tuple[str, ...]:
     """What was tried besides layouts and formats, and what was not."""
     if request.adapters.adapters is not None:
-        from tonnage.questions.serve.adapters import ASSUMED
+        from tonnage.questions.serve.drafts import ASSUMED
 
         return (*ASSUMED, *_variation_notes(request, model))
     return _variation_notes(request, model)
@@ -232,7 +232,7 @@ def engine_modes(request: Serve, model: Model, *, configuration: Configuration) 
     """The configuration with each way to keep the request's adapters, and each of a vision encoder."""
     fields, made = request.adapters, iter((configuration,))
     if fields.adapters is not None:
-        from tonnage.questions.serve.adapters import adapter_modes
+        from tonnage.questions.serve.drafts import adapter_modes
 
         made = adapter_modes(fields, model, configuration=configuration)
     for one in made:
@@ -248,7 +248,7 @@ def in_units_of(configuration: Configuration, workers: PoolWorkers) -> Configura
 
 def unit_of(request: Serve, found: Candidate, *, workers: PoolWorkers) -> tuple[Replica, Steady | None]:
     """A worker of a candidate's configuration, with what it finds again, and the unit of so many; None = too large."""
-    from tonnage.simulation.pool_capacity import Unit, one_transfer_s
+    from tonnage.simulation.disaggregated import Unit, one_transfer_s
 
     replica, ranks = found.replica, replace(found.configuration, pools=workers).ranks
     leaves = ranks > found.site.per_node
@@ -268,7 +268,7 @@ def unit_of(request: Serve, found: Candidate, *, workers: PoolWorkers) -> tuple[
     )
     if replica.reuse is None:
         return replica, state_of(request, replica, unit=unit)
-    from tonnage.questions.sessions.units import unit_within
+    from tonnage.questions.sessions.buys import unit_within
 
     return unit_within(request, replica, unit=unit)
 
@@ -279,7 +279,7 @@ def _least_apart(request: Serve, found: Candidate, *, workers: PoolWorkers) -> f
 
     They find less: a prefill worker sees more prompts a second than a replica, and keeps no answers.
     """
-    from tonnage.simulation.pool_capacity import Unit
+    from tonnage.simulation.disaggregated import Unit
 
     unit = Unit(prefill=workers.prefill, decode=workers.decode, transfer_s=0.0)
     state = state_of(request, found.replica, unit=unit)

@@ -1,25 +1,56 @@
-"""What do a plan's sessions cost, and what does cache buy: hits and money over its size, and behind which router?"""
+"""
+What do a plan's sessions cost and find again, and what does cache buy: over its size, behind which router, in units.
+
+Units of prefill and decode workers: prefill workers keep the cache of prompts, one after the other as replicas do;
+answers are made elsewhere, and the next turn computes them anew. The router sends a session to the worker that has its
+context. Every prompt's whole cache is moved to its decode worker, found again or not, because that one keeps nothing
+between turns.
+
+Left out: decode workers that give caches back, and stores that they write answers to.
+"""
 
 from __future__ import annotations
 
 from datetime import date
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from tonnage.core.replica import Replica
-from tonnage.core.session_reuse import profile_of, reusing_replica
-from tonnage.core.steady_state import state_of
+from tonnage.core.deployment import Deployment
+from tonnage.core.replica import Replica, replica_of, state_of
+from tonnage.core.session_reuse import profile_of, reusing_replica, with_reuse
 from tonnage.domain.model import Model
 from tonnage.domain.plan import ServeOption
+from tonnage.domain.requests.common import Lengths
+from tonnage.domain.requests.groups import SessionFields
 from tonnage.domain.requests.serve import Serve
-from tonnage.domain.requests.sessions import SessionFields
 from tonnage.domain.sessions import CacheSize, CacheTier, RouteHits, SessionCosts, SessionProfile
 from tonnage.questions.serve.option import Candidate, bills_of, replicas_of
-from tonnage.questions.sessions.units import unit_within
-from tonnage.simulation.autoscale import peak_load
-from tonnage.simulation.capacity import Point
+from tonnage.simulation.capacity import Point, Steady
+from tonnage.simulation.router import peak_load
 from tonnage.units import GiB
+
+if TYPE_CHECKING:
+    from tonnage.simulation.disaggregated import Unit
+
+
+def unit_within(request: Serve, deployment: Deployment, *, unit: Unit) -> tuple[Replica, Steady | None]:
+    """A worker with what it finds again, and the unit of as many of them; None = they do not hold the model."""
+
+    def build(lengths: Lengths) -> Replica:
+        return replica_of(deployment, lengths)
+
+    def of(worker: Replica) -> Steady | None:
+        return state_of(request, worker, unit=unit) if worker.times else None
+
+    def best_of(worker: Replica) -> Point | None:
+        made = of(worker)
+        best = made.largest()[0] if made else None
+        return best and replace(best, rate_per_s=best.rate_per_s / unit.prefill)
+
+    worker = with_reuse(request, build=build, best_of=best_of, answers=False)
+    return worker, of(worker)
+
 
 HOST_SIZES: Final = (256.0 * GiB, 512.0 * GiB, 1024.0 * GiB, 2048.0 * GiB, 4096.0 * GiB)
 """Host memory of a node that is looked at: what servers of eight accelerators are sold with. [bytes]"""

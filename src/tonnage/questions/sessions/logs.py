@@ -133,7 +133,7 @@ def hits_over_size(trace: Trace, sizes: tuple[int, ...], *, since: int) -> tuple
     """Share of the prompt tokens of the requests from `since` on that caches of so many blocks have, which all fill."""
     import numpy as np
 
-    from tonnage.simulation.session_replay import replay_hits
+    from tonnage.simulation.sessions import replay_hits
     from tonnage.simulation.simulated import requests_of
 
     sent, prompt = np.frombuffer(trace.sent_s, np.float64), np.frombuffer(trace.prompt, np.int64)

@@ -1,4 +1,5 @@
-"""One configuration under its traffic, request by request: the answer of `tonnage simulate`.
+"""
+One configuration under its traffic, request by request: what people write, and the answer of `tonnage simulate`.
 
 The path: simulation -> deployment -> step arrays and scheduler -> requests
 with times and lengths -> the engine's simulator -> percentiles, occupancy, capacity.
@@ -7,10 +8,11 @@ with times and lengths -> the engine's simulator -> percentiles, occupancy, capa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
+import msgspec
 from msgspec.structs import replace
 
 from tonnage import catalog
@@ -18,13 +20,15 @@ from tonnage.catalog import Additions
 from tonnage.core.calibration_use import calibrations_among
 from tonnage.core.cold_start import cold_start
 from tonnage.core.deployment import Deployment, resolve
-from tonnage.core.replica_arrays import replica_arrays
+from tonnage.core.reading import build, read_fields
+from tonnage.core.replica import replica_arrays
 from tonnage.core.serving_traffic import open_load
 from tonnage.domain.answer import Basis
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.layout import Layout
+from tonnage.domain.requests.field import attributes_of, fields_of, groups_of, refuse_unknown_names
 from tonnage.domain.simulate import SIMULATE_SCHEMA, Simulated, Simulation
-from tonnage.errors import BadRequest
+from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.physics.memory import weight_bytes
 from tonnage.questions.simulate.summary import summary_of
 from tonnage.questions.simulate.traffic import Traced, traffic_of
@@ -34,6 +38,70 @@ from tonnage.units import show
 if TYPE_CHECKING:
     from tonnage.simulation.router import Scaling
     from tonnage.simulation.serving import Simulated as Run
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def simulation_of(fields: Mapping[str, Any]) -> Simulation:
+    """
+    The simulation that a file or a set of flags asks for.
+
+    Raises
+    ------
+    BadRequest
+        An unknown or missing field, a quantity without its unit, a value of the wrong kind.
+    """
+    given = dict(fields)
+    if isinstance(given.get("traffic"), str):
+        given["traffic"] = {"profile": given["traffic"]}
+    return _build_struct(Simulation, given, "")
+
+
+def _build_struct(struct: type[S], values: Mapping[str, Any], under: str) -> S:
+    """A struct of the request: its groups, its plain values, and its fields as other questions read them."""
+    groups = {group.name: group.of for group in groups_of(struct)}
+    plain = {one.name: one.type for one in attributes_of(struct) if not one.fields and not one.groups}
+    fields = {field.name for field in fields_of(struct)}
+    for name in values:
+        if name not in {*fields, *groups, *plain}:
+            raise UnknownName("field", f"{under}{name}", known=[f"{under}{one}" for one in (*fields, *groups, *plain)])
+    there = {name: value for name, value in values.items() if value is not None}
+    chosen = {name: _group(groups[name], value, f"{under}{name}") for name, value in there.items() if name in groups}
+    chosen |= {name: _plain(value, plain[name], f"{under}{name}") for name, value in there.items() if name in plain}
+    if isinstance(there.get("model"), Mapping):
+        chosen["model"] = there.pop("model")  # described in place
+    given = read_fields({name: value for name, value in there.items() if name in fields}, struct, under=under)
+    for attribute in attributes_of(struct):
+        name = attribute.fields[0].name if attribute.fields else attribute.name
+        if attribute.required and name not in given and attribute.name not in chosen:
+            hint = "" if under else "; a simulation has model, accelerator and traffic"
+            raise BadRequest(f"{under}{name} is missing{hint}")
+    return build(struct, given, **chosen)
+
+
+def _group(struct: type[msgspec.Struct], value: Any, name: str) -> Any:
+    if not isinstance(value, Mapping):
+        raise BadRequest(f"{name} must hold 'name: value' lines, not '{echo(value)}'")
+    return _build_struct(struct, value, f"{name}.")
+
+
+def _plain(value: Any, kind: Any, name: str) -> Any:
+    """A value of the attribute's own type, as JSON has it."""
+    try:
+        read = msgspec.convert(value, kind, strict=True)
+    except msgspec.ValidationError as error:
+        if not isinstance(value, Mapping) and (lines := _lines_of(kind)):
+            raise BadRequest(f"{name} must hold 'name: value' lines ({lines}), not '{echo(value)}'") from None
+        message, _, place = str(error).partition(" - at `$")
+        raise BadRequest(f"{name}{place.rstrip('`')}: {message[:1].lower()}{message[1:]}") from None
+    refuse_unknown_names(value, read, path=name)
+    return read
+
+
+def _lines_of(kind: Any) -> str:
+    """The first fields of a struct among the types that an attribute takes; empty where it takes none."""
+    structs = [one for one in get_args(kind) or (kind,) if isinstance(one, type) and issubclass(one, msgspec.Struct)]
+    return ", ".join(structs[0].__struct_fields__[:3]) if structs else ""
 
 
 def scaling_of(asked: Simulation, at: Deployment) -> tuple[Scaling | None, tuple[str, ...]]:
@@ -270,7 +338,7 @@ def _run_pools(
     """The run of two pools, prefill and decode, each with its own layout and scheduler."""
     import numpy as np
 
-    from tonnage.simulation.pool_capacity import cache_transfer_s
+    from tonnage.simulation.disaggregated import cache_transfer_s
     from tonnage.simulation.router import simulate_clients_of_pools, simulate_disaggregated
     from tonnage.simulation.serving import select_requests
 

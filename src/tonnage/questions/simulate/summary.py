@@ -19,8 +19,7 @@ from tonnage.errors import BadRequest
 from tonnage.questions.simulate.traffic import Traced
 from tonnage.simulation.capacity import stated
 from tonnage.simulation.metrics import goodput_per_s, summary
-from tonnage.simulation.served import Served
-from tonnage.simulation.simulated import Limits, ReplicaArrays
+from tonnage.simulation.simulated import Limits, ReplicaArrays, Served
 from tonnage.units import show
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Final
 
 from tonnage.core.ranking import unlikely
 from tonnage.domain.refusal import refusal
-from tonnage.domain.requests.train import FineTune, Train
+from tonnage.domain.train_plan import FineTune, Train
 from tonnage.pricing.bills import primary_first
-from tonnage.questions.rl.request import Rl
+from tonnage.questions.rl.question import Rl
 from tonnage.questions.train.option import ROUNDING, Option
 from tonnage.questions.train.places import InfeasibleRun, Rental
 from tonnage.record import Record

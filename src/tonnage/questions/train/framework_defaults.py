@@ -13,14 +13,13 @@ from typing import Final, Literal, cast
 from tonnage.catalog.fitted import offline, shape_of, unet_of
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.case import TrainCase
-from tonnage.domain.framework_spec import SoftwareSpec
 from tonnage.domain.layout import Schedule, Sharding
 from tonnage.domain.model import Model, Moe
 from tonnage.domain.precision import Precision, number_format
-from tonnage.domain.training import Recompute
-from tonnage.engines.training import frameworks_in, software_of, usual_software
+from tonnage.domain.training import Recompute, SoftwareSpec
+from tonnage.engines.registry import frameworks_in, software_of, usual_software
 from tonnage.physics.adapters import target_names
-from tonnage.physics.unet import unet_work
+from tonnage.physics.diffusion import unet_work
 
 _ENCODER_FLOP_PER_PIXEL: Final = 4.2e6
 """Image encoder of latent diffusion: widths 128, 256, 512, 512, two blocks a stage (counted from arXiv 2112.10752)."""

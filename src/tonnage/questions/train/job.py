@@ -13,7 +13,7 @@ import msgspec
 from tonnage.core.header import Context
 from tonnage.domain.case import TrainCase
 from tonnage.domain.model import Model
-from tonnage.domain.requests.train import FineTune, Train
+from tonnage.domain.train_plan import FineTune, Train
 from tonnage.domain.training import OBJECTIVES
 from tonnage.errors import BadRequest
 from tonnage.physics.parameters import parameters

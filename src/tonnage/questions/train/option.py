@@ -19,14 +19,13 @@ from tonnage.domain.answer import Basis, Quantity, Verdict
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Bill
 from tonnage.domain.refusal import refusal
-from tonnage.domain.requests.train import FineTune, Train
-from tonnage.domain.train_plan import Milestone, Run, RunOption, TrainConfiguration, TrainOption
+from tonnage.domain.train_plan import FineTune, Milestone, Run, RunOption, Train, TrainConfiguration, TrainOption
 from tonnage.domain.training import TrainSetup
 from tonnage.optimize.train_layouts import Found
 from tonnage.physics.goodput import checkpoint_write_s, poisson_quantile
 from tonnage.pricing.bills import with_spares
 from tonnage.pricing.terms import billing_rules, charged_hours, run_lines
-from tonnage.questions.rl.request import Rl
+from tonnage.questions.rl.question import Rl
 from tonnage.questions.train.job import TrainContext
 from tonnage.questions.train.machine import storage_line
 from tonnage.questions.train.places import InfeasibleRun, Rental

@@ -21,7 +21,7 @@ from tonnage.domain.precision import number_format
 from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.common import Filters
 from tonnage.domain.train_plan import RunOption, TrainConfiguration
-from tonnage.engines.training import usual_software
+from tonnage.engines.registry import usual_software
 from tonnage.pricing.bills import bill, by_trust_and_cost
 from tonnage.questions.train.search import Place, runs_on
 from tonnage.record import Record

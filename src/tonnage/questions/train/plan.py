@@ -27,18 +27,16 @@ from tonnage.core.sites import Site, none_passes, sites
 from tonnage.domain.answer import Verdict
 from tonnage.domain.plan import Rejection
 from tonnage.domain.refusal import refusal
-from tonnage.domain.requests.train import FineTune, Train
-from tonnage.domain.train_plan import RunOption, TrainOption, TrainPlan
-from tonnage.engines.training import framework_words
+from tonnage.domain.train_plan import FineTune, RunOption, Train, TrainOption, TrainPlan
+from tonnage.engines.registry import framework_words
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.questions.train import narrative
 from tonnage.questions.train.attempts import DOUBLINGS, WORTH, Attempt, best_first, doublings_to, search_attempts
-from tonnage.questions.train.break_even import train_break_even
 from tonnage.questions.train.job import PATIENCE_S, TrainContext, job_of
-from tonnage.questions.train.machine import host_needs, with_electricity
+from tonnage.questions.train.machine import host_needs, training_load, with_electricity
+from tonnage.questions.train.narrative import train_break_even
 from tonnage.questions.train.option import beyond, evaluate, measured_run, timeline
 from tonnage.questions.train.places import MAX_ACCELERATORS, WORKERS, InfeasibleRun, rentals, trainable_sites
-from tonnage.questions.train.power import training_load
 from tonnage.questions.train.scaling import (
     faster_stack,
     fastest_likely,

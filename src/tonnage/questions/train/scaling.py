@@ -15,7 +15,7 @@ from tonnage.core.sites import Site
 from tonnage.domain.money import Offer
 from tonnage.domain.train_plan import PAYS, ScalingPoint, TrainOption
 from tonnage.domain.training import TrainSetup
-from tonnage.engines.training import software_spec, training_families
+from tonnage.engines.registry import software_spec, training_families
 from tonnage.optimize.train_layouts import Arrangement
 from tonnage.pricing.bills import instances_needed
 from tonnage.questions.train.job import Job, TrainContext

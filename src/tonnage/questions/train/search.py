@@ -17,12 +17,11 @@ from tonnage.core.error_model import chance_within
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import Links, TrainCase, TrainCaseLayout
-from tonnage.domain.framework_spec import Situation
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import Model, Moe
 from tonnage.domain.precision import number_format
-from tonnage.domain.training import Recompute, TrainSetup
-from tonnage.engines.training import software_of, usual_software
+from tonnage.domain.training import Recompute, Situation, TrainSetup
+from tonnage.engines.registry import software_of, usual_software
 from tonnage.optimize.train_layouts import Arrangement, Found, Space, bubble_factor, fastest_by_chance, search
 from tonnage.physics.parameters import parameters
 from tonnage.physics.training_memory import adapter_parameters, recipe

@@ -19,11 +19,10 @@ from tonnage.core import train_estimate as estimate
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import TrainCase
-from tonnage.domain.framework_spec import SoftwareSpec
 from tonnage.domain.layout import Sharding, TrainLayout
 from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Model, Moe
 from tonnage.domain.precision import number_format
-from tonnage.domain.training import TrainSetup
+from tonnage.domain.training import SoftwareSpec, TrainSetup
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.questions.train import framework_defaults
 from tonnage.record import Record

@@ -1,4 +1,5 @@
-"""One chart: what is drawn, and the same numbers as a table for those who cannot or will not look.
+"""
+One chart: what is drawn, and the same numbers as a table; memory by what fills it, prices over time.
 
 A chart holds no pixels. `specification` gives the Vega-Lite document, a plain dictionary that any renderer draws and
 any test can read; `svg` draws it by vl-convert, without a browser or a request.
@@ -8,11 +9,15 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from tonnage.domain.answer import Quantity
+from tonnage.domain.listing import Listing
 from tonnage.errors import BadRequest
 from tonnage.record import Record
+from tonnage.units import show
 
 SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 WIDTH: Final = 560
@@ -177,3 +182,135 @@ def renderer() -> Any:
     import vl_convert
 
     return vl_convert
+
+
+Bar = tuple[str, Quantity, float | None]
+"""Its name, what fills it, and what may be used. [bytes]"""
+
+GIB: Final = 1024.0**3
+MOST_STACKS: Final = 8
+GROUPS: Final = (
+    ("weights", "weights"),
+    ("KV", "cache"),
+    ("cache", "cache"),
+    ("state", "cache"),
+    ("gradient", "gradients"),
+    ("optimizer", "optimizer"),
+    ("activation", "activations"),
+    ("logits", "activations"),
+)
+"""How a part's name begins or what it holds -> the band it is drawn in; the rest is the engine's own."""
+OTHER: Final = "engine and libraries"
+
+
+def memory_chart(options: Sequence[Any], label: Callable[..., str]) -> Chart | None:
+    """
+    The memory of each option as a horizontal bar, with the line it must stay under; None when there are none.
+
+    Parameters
+    ----------
+    options : sequence
+        What has `memory` and `limit_bytes`.
+    label : callable
+        Option -> the name of its bar.
+    """
+    drawn = _named_apart([(label(one), one.memory, one.limit_bytes) for one in options[:MOST_STACKS]])
+    if not drawn:
+        return None
+    values = [
+        (name, band, size / GIB, order)
+        for name, memory, _ in drawn
+        for order, (band, size) in enumerate(_bands(memory).items())
+    ]
+    limits = [(name, limit / GIB) for name, _, limit in drawn if limit is not None]
+    y = axis("accelerator", "", kind="nominal", sort=[name for name, _, _ in drawn])
+    bars = {
+        "mark": {"type": "bar", "tooltip": True},
+        "encoding": {
+            "y": y,
+            "x": axis("gib", "memory of one accelerator [GiB]", stack="zero"),
+            "color": colour("part"),
+            "order": {"field": "order"},
+        },
+    }
+    line = {
+        "data": records(("accelerator", "limit"), limits),
+        "mark": {"type": "tick", "thickness": 4, "size": 36, "tooltip": True},
+        "encoding": {"y": y, "x": axis("limit", "memory of one accelerator [GiB]")},
+    }
+    rows = [(name, band, show(size, "bytes")) for name, memory, _ in drawn for band, size in _bands(memory).items()]
+    rows += [(name, "may use", show(limit, "bytes")) for name, _, limit in drawn if limit]
+    return Chart(
+        "memory",
+        "What fills the memory",
+        "Memory of one accelerator, opened into parts; the upright line is what may be used of it.",
+        body=layer_charts(records(("accelerator", "part", "gib", "order"), values), bars, *([line] if limits else [])),
+        columns=("accelerator", "part", "size"),
+        rows=tuple(rows),
+        height=44 * len(drawn) + 20,
+    )
+
+
+def _bands(memory: Quantity) -> dict[str, float]:
+    """Bytes by band, in the order the bands are drawn."""
+    sums: dict[str, float] = dict.fromkeys([band for _, band in GROUPS], 0.0)
+    sums[OTHER] = 0.0
+    for part in memory.parts:
+        band = next((band for begins, band in GROUPS if begins.lower() in part.name.lower()), OTHER)
+        sums[band] += part.value
+    return {band: size for band, size in sums.items() if size > 0}
+
+
+def _named_apart(bars: Sequence[Bar]) -> list[Bar]:
+    """Bars of the same name would be drawn as one."""
+    seen: Counter[str] = Counter()
+    named = []
+    for name, memory, limit in bars:
+        seen[name] += 1
+        named.append((f"{name} ({seen[name]})" if seen[name] > 1 else name, memory, limit))
+    return named
+
+
+MOST_SELLERS = 6
+"""Accelerators in one picture."""
+
+
+def price_chart(listing: Listing) -> tuple[Chart, ...]:
+    """The path of each accelerator, those with most days first; nothing where none has two."""
+    paths: dict[str, list[dict[str, Any]]] = {}
+    for row in listing.rows:
+        paths.setdefault(row["accelerator"], []).append(row)
+    several = sorted((path for path in paths.values() if len(path) > 1), key=lambda path: -len(path))[:MOST_SELLERS]
+    if not several:
+        return ()
+    values = [
+        (row["accelerator"], row["date"], row["market"], row["low"], row["high"], row["sellers"])
+        for path in several
+        for row in path
+    ]
+    x = axis("date", "day of the prices", kind="temporal")
+    shade = colour("accelerator")
+    y = axis("market", "USD per accelerator-hour, on demand", scale={"type": "log"})
+    body = layer_charts(
+        records(("accelerator", "date", "market", "low", "high", "sellers"), values),
+        {
+            "mark": {"type": "area", "opacity": 0.15},
+            "encoding": {"x": x, "y": axis("low", "", scale={"type": "log"}), "y2": {"field": "high"}, "color": shade},
+        },
+        {
+            "mark": {"type": "line", "point": True, "interpolate": "step-after", "tooltip": True},
+            "encoding": {"x": x, "y": y, "color": shade},
+        },
+    )
+    rows = [(name, day, f"{price:.2f}", f"{low:.2f}-{high:.2f}", f"{n:g}") for name, day, price, low, high, n in values]
+    return (
+        Chart(
+            "prices",
+            "What an accelerator-hour was asked for",
+            "Median over sellers of their last price until a day, and the range of eight in ten of them. Sellers "
+            "join on the day of their first dated price, so that a step may be another seller and not another price.",
+            body=body,
+            columns=("accelerator", "day", "USD/h", "spread", "sellers"),
+            rows=tuple(rows),
+        ),
+    )

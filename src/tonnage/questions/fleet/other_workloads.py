@@ -1,0 +1,386 @@
+"""
+Workloads of a fleet that serve no tokens: samples on an accelerator or a slice of it, and runs of training.
+
+Samples are reckoned as `plan infer` does: the batch that carries most with the confidence asked for in load and
+latency, the headroom kept, at most what the part's decoders take in where it decodes video. A server that collects
+batches up to that size collects smaller ones under less load, so that a quiet hour waits no longer.
+
+A run comes back every so often and ends within its deadline. Each count of each kind of accelerator that the training
+plan's search would look at is arranged as there; the fastest arrangement with the confidence asked for becomes a way to
+do the work, in tokens per second. It may share what stands for others (owned or reserved machines at night), in whole
+periods, or have hourly instances to itself for as long as it takes. A run that pauses goes on from its checkpoint.
+
+Left out: spot capacity, of which `plan train` knows how runs lose work; spares, whose instances are no part of a gang.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from datetime import date
+from functools import partial
+from itertools import takewhile
+from typing import Final
+
+from msgspec.structs import replace
+
+from tonnage.catalog import Additions
+from tonnage.catalog.hardware import Slice, decoder, part_of, slices_of
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.core.error_model import end_within, joint_chance
+from tonnage.core.header import Infeasible
+from tonnage.core.sites import Site
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.infer_plan import Infer
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.model import Model
+from tonnage.domain.plan import Configuration
+from tonnage.domain.precision import Precision
+from tonnage.domain.refusal import refusal
+from tonnage.domain.train_plan import TrainConfiguration, TrainOption
+from tonnage.errors import TonnageError
+from tonnage.questions.fleet.answer import FleetRequest, FleetRun, FleetWorkload
+from tonnage.questions.fleet.candidate import Candidate
+from tonnage.questions.fleet.hours import allowed_share
+from tonnage.questions.fleet.problem import Solution
+from tonnage.questions.fleet.stock import OWNED, Stock, sites_for
+from tonnage.questions.infer.plan import (
+    BATCHES,
+    MORE,
+    case_of,
+    chance_of_load,
+    engine_on,
+    firm_per_s,
+    mean_latency_s,
+    no_unit,
+    refuse_text_models,
+)
+from tonnage.questions.predict.inference import Setup, Times, batch_times, errors_of, memory_of, setup_of
+from tonnage.questions.train.attempts import Attempt
+from tonnage.questions.train.job import TrainContext
+from tonnage.questions.train.option import evaluate
+from tonnage.questions.train.places import WORKERS, InfeasibleRun, trainable_sites
+from tonnage.questions.train.plan import attempts_at, training_context
+
+STEPS: Final = 16
+"""Loads below the largest that are tried for the latency. [-]"""
+PRECISE: Final = 1e-4
+"""A load is narrowed to this share of it. [-]"""
+
+
+def sample_candidates(
+    request: FleetRequest, number: int, *, held: tuple[Stock, ...], additions: Additions
+) -> tuple[list[Candidate], list[Infeasible], int]:
+    """What each kind of accelerator and slice carries, why others cannot, and how many were looked at."""
+    workload = request.workloads[number]
+    asked = workload.infer
+    assert asked is not None
+    model = resolve(asked.model, additions=additions)
+    refuse_text_models(asked, model)
+    found: list[Candidate] = []
+    missed: list[Infeasible] = []
+    # A part is as fast behind every link: nothing is exchanged.
+    for site in sites_for(held, number):
+        for part, piece in _parts(workload, site):
+            for precision in asked.precisions:
+                outcome = _one(asked, model, part, site=site, precision=precision, additions=additions)
+                if isinstance(outcome, Infeasible):
+                    missed.append(outcome)
+                    continue
+                found.append(replace(outcome, workload=number, site=site, piece=piece))
+    return found, missed, len(found) + len(missed)
+
+
+def _parts(workload: FleetWorkload, site: Site) -> Iterator[tuple[Accelerator, Slice | None]]:
+    yield site.accelerator, None
+    if workload.slices:
+        for piece in slices_of(site.accelerator.id):
+            if piece.most > 1:
+                yield part_of(site.accelerator, piece), piece
+
+
+def _one(
+    asked: Infer, model: Model, part: Accelerator, *, site: Site, precision: str, additions: Additions
+) -> Candidate | Infeasible:
+    engine = engine_on(asked, model, part=part)
+    run = Configuration(
+        accelerator=part.id, layout=Layout(), precision=Precision(weights=precision), engine=Engine(name=engine)
+    )
+
+    def unable(limit: str, reason: str, short_by: float | None = None, unit: str | None = None) -> Infeasible:
+        verdict = refusal(limit, reason, short_by=short_by, unit=unit)
+        return Infeasible(configuration=run, verdict=verdict)
+
+    if (why := no_unit(part, precision)) is not None:
+        return unable("precision", why)
+    if _decoder_rate(asked, part) <= 0:
+        return unable("decode", f"{part.name} has no video decoder of its own")
+    try:
+        setup = setup_of(case_of(asked, model, part=part.id, precision=precision, engine=engine), additions)
+        sizes = (batch_times(setup, size) for size in BATCHES)
+        tried = list(takewhile(lambda times: memory_of(setup, times).value <= part.driver_memory_bytes, sizes))
+    except TonnageError as problem:
+        return unable("unmeasured", str(problem))
+    if not tried:
+        short = memory_of(setup, batch_times(setup, 1)).value - part.driver_memory_bytes
+        return unable("memory", f"a batch of 1 does not fit {part.name}", short, "bytes")
+    best, quickest = _largest(asked, setup, tried)
+    if best is None:
+        late = quickest - (asked.latency_s or 0.0)
+        return unable("latency", f"answers take {quickest * 1e3:,.0f} ms at best", late, "s")
+    times, rate = best
+    return Candidate(
+        workload=0,
+        site=site,
+        configuration=run,
+        memory=memory_of(setup, times),
+        points=(None,),
+        rate_factor=errors_of(setup).factor("samples_per_s"),
+        rates=_planned(asked, rate),
+        surely=partial(_sample_rates_at, asked, setup, tried),
+        batches=tuple(one for one in tried if one.batch <= times.batch),
+    )
+
+
+def _sample_rates_at(asked: Infer, setup: Setup, tried: list[Times], confidence: float) -> tuple[float, ...]:
+    best, _ = _largest(replace(asked, confidence=confidence), setup, tried)
+    return (0.0,) if best is None else _planned(asked, best[1])
+
+
+def _planned(asked: Infer, rate: float) -> tuple[float, ...]:
+    """The programme keeps the headroom of every workload, which is kept here already."""
+    return (rate / (1.0 - asked.headroom),)
+
+
+def _largest(asked: Infer, setup: Setup, tried: list[Times]) -> tuple[tuple[Times, float] | None, float]:
+    """The smallest batch of those that carry most in time, with what it then carries, and the shortest answer."""
+    best: tuple[Times, float] | None = None
+    quickest = math.inf
+    seen = _decoder_rate(asked, setup.accelerator) * (1.0 - asked.headroom)
+    for times in tried:
+        most = min(firm_per_s(asked, setup, times=times), seen)
+        quickest = min(quickest, mean_latency_s(times, each_per_s=most))
+        rate = _in_time(asked, setup, times, most=most)
+        if rate is not None and (best is None or rate > best[1] * (1.0 + 1e-9)):
+            best = (times, rate)
+    return best, quickest
+
+
+def _in_time(asked: Infer, setup: Setup, times: Times, *, most: float) -> float | None:
+    """The largest load, from the most down by as much as `plan infer` adds parts, that is met surely enough. [1/s]"""
+
+    def sure(each: float) -> bool:
+        waits = mean_latency_s(times, each_per_s=each)
+        return chance_of_load(asked, setup, times=times, each=each, waits=waits) >= asked.confidence
+
+    loads = [most / (1.0 + MORE * step / STEPS) for step in range(STEPS + 1)]
+    first = next((step for step, each in enumerate(loads) if sure(each)), None)
+    if not first:
+        return None if first is None else most
+    held, missed = loads[first], loads[first - 1]
+    while missed / held > 1.0 + PRECISE:
+        middle = math.sqrt(missed * held)
+        held, missed = (middle, missed) if sure(middle) else (held, middle)
+    return held
+
+
+def service_s(chance: Candidate, *, each_per_s: float) -> float:
+    """Mean time to an answer in the batches that suit the load best; without end where none keeps up. [s]"""
+    able = (times for times in chance.batches if times.samples_per_s >= each_per_s)
+    return min((mean_latency_s(times, each_per_s=each_per_s) for times in able), default=math.inf)
+
+
+def _decoder_rate(asked: Infer, part: Accelerator) -> float:
+    """Looked-at frames per second that the part's decoders take in; unlimited where they decode nothing or unknown."""
+    video = asked.video
+    if video is None or video.decode != "accelerator":
+        return math.inf
+    whole, _, profile = part.id.partition(":")
+    known = decoder(whole, codec=video.codec)
+    if known is None:
+        return math.inf
+    share = 1.0
+    if profile:
+        mine = {piece.profile: piece for piece in slices_of(whole)}
+        every = max((piece.decoders or 0.0) * piece.most for piece in mine.values())
+        share = (mine[profile].decoders or 0.0) / every if every else 0.0
+    return known.pixels_per_s * share / (video.frame_px[0] * video.frame_px[1]) / video.every
+
+
+WORTH: Final = 3.0
+"""A count whose least cost is beyond this multiple of the best found is not arranged. [-]"""
+COUNTS_PER_SITE: Final = 4
+"""Counts of one accelerator that are arranged, the cheapest at best first."""
+
+
+def run_stock(held: tuple[Stock, ...], request: FleetRequest) -> tuple[Stock, ...]:
+    """The machines, and beside each that is rented by the hour the same for just the time of a run."""
+    runs = frozenset(p for p, workload in enumerate(request.workloads) if workload.run is not None)
+    own = [
+        replace(one, users=one.users & runs, terms=("on-demand",), passing=True)
+        for one in held
+        if "on-demand" in one.terms and one.users & runs and not one.own and one.offer.kind not in WORKERS
+    ]
+    return (*held, *own)
+
+
+def run_candidates(
+    request: FleetRequest, number: int, *, held: tuple[Stock, ...], additions: Additions, today: date
+) -> tuple[list[Candidate], list[InfeasibleRun], int]:
+    """What each count of each accelerator does of a workload's runs, why others cannot, and how many were looked at."""
+    workload = request.workloads[number]
+    run = workload.run
+    assert run is not None
+    limit = _limit_s(workload)
+    asked = training_context(replace(run, deadline_s=limit), additions=additions, today=today)
+    found: list[Candidate] = []
+    missed: list[InfeasibleRun] = []
+    attempts: list[tuple[Attempt, Site]] = []
+    for site, offered, terms in _sites(request, held, number):
+        able, refused = trainable_sites(
+            (offered,), filters=run.filters, precision=asked.job.case.precision, framework=run.framework
+        )
+        missed += [InfeasibleRun(what=one.what, accelerator=one.what, verdict=one.verdict) for one in refused]
+        here = replace(asked, request=replace(asked.request, filters=replace(run.filters, terms=terms)))
+        for one in able:
+            for attempt in attempts_at(here, one):
+                if isinstance(attempt, InfeasibleRun):
+                    missed.append(attempt)
+                else:
+                    attempts.append((attempt, site))
+    best, looked = math.inf, 0
+    tried: Counter[tuple[int, bool]] = Counter()
+    for attempt, site in sorted(attempts, key=lambda pair: (pair[0].usd, pair[0].rental.place.count)):
+        own = attempt.rental.offers[0].provider == OWNED
+        if tried[id(site), own] >= COUNTS_PER_SITE or (not own and attempt.usd > WORTH * best):
+            continue
+        tried[id(site), own] += 1
+        looked += 1
+        terms = tuple(dict.fromkeys(made.term for made in attempt.rental.bills))[:1]
+        once = tuple(made for made in attempt.rental.bills if made.term in terms)
+        for outcome in evaluate(asked, replace(attempt.rental, bills=once)):
+            if isinstance(outcome, InfeasibleRun):
+                missed.append(outcome)
+                continue
+            if outcome.chance < run.confidence:
+                missed.append(_unlikely(outcome, asked))
+                continue
+            best = best if own else min(best, outcome.cost.value)
+            found.append(_candidate(asked, outcome, number=number, site=site, attempt=attempt))
+    return _undominated(found), missed, looked + len(missed)
+
+
+def _sites(request: FleetRequest, held: tuple[Stock, ...], number: int) -> Iterator[tuple[Site, Site, tuple[str, ...]]]:
+    """Each site, with the offers of it that a run may take, rented or one's own, and their terms but spot."""
+    for site in sites_for(held, number):
+        mine = [one for one in held if one.site is site and number in one.users and one.offer.kind not in WORKERS]
+        offers = tuple(dict.fromkeys(one.offer for one in mine))
+        terms = tuple(dict.fromkeys(term for one in mine for term in one.terms if term != "spot"))
+        if not offers or not terms:
+            continue
+        most = next((own.count for one in mine for own in request.own if own.name == one.own), None)
+        offers = offers if most is None else tuple(replace(offer, stock=most) for offer in offers)
+        yield site, replace(site, offers=offers), terms
+
+
+def _candidate(asked: TrainContext, option: TrainOption, *, number: int, site: Site, attempt: Attempt) -> Candidate:
+    wall = option.run.wall_s
+    assert wall.high is not None
+    surely = partial(_run_rates_at, asked, option)
+    names = frozenset((one.provider, one.instance_type, one.region) for one in attempt.rental.offers)
+    return Candidate(
+        workload=number,
+        site=site,
+        configuration=option.configuration,
+        memory=option.memory,
+        rate_factor=wall.high / wall.value,
+        points=(None,),
+        rates=surely(asked.request.confidence),
+        surely=surely,
+        option=option,
+        run_tokens=asked.job.tokens,
+        offers=names,
+    )
+
+
+def _run_rates_at(asked: TrainContext, option: TrainOption, confidence: float) -> tuple[float, ...]:
+    """Tokens per second that a run is planned with; 0 where its deadline is not kept with the confidence. [1/s]"""
+    if option.chance < confidence:
+        return (0.0,)
+    return (asked.job.tokens / _surely_s(option, confidence=confidence, limit_s=asked.request.deadline_s),)
+
+
+def _surely_s(option: TrainOption, *, confidence: float, limit_s: float | None) -> float:
+    """Hours in which a run ends, and its memory fits, with a confidence; at most the limit, in which it does. [s]"""
+    wall, fits = option.run.wall_s, end_within(option.memory, option.limit_bytes)
+    low, high = wall.low or wall.value, limit_s or 2.0 * (wall.high or wall.value)
+    while high > low * (1.0 + PRECISE):
+        middle = math.sqrt(low * high)
+        sure = joint_chance([fits, end_within(wall, middle)]) >= confidence
+        low, high = (low, middle) if sure else (middle, high)
+    return high
+
+
+def _undominated(found: list[Candidate]) -> list[Candidate]:
+    """Without counts that are no faster than a smaller one of the same site."""
+    return [
+        one
+        for one in found
+        if not any(
+            other.site is one.site
+            and other.offers >= one.offers
+            and other.ranks < one.ranks
+            and other.rates[0] >= one.rates[0]
+            for other in found
+        )
+    ]
+
+
+def _limit_s(workload: FleetWorkload) -> float:
+    """Hours in which a run may work, from its start to its deadline. [s]"""
+    assert workload.run is not None and workload.every_s is not None
+    within = min(workload.run.deadline_s or workload.every_s, workload.every_s)
+    return within * allowed_share(workload)
+
+
+def runs_of(solution: Solution) -> tuple[FleetRun, ...]:
+    """Each workload of runs: how it is arranged, how long one takes of its own, and how surely it ends in time."""
+    found = []
+    problem = solution.problem
+    for number, workload in enumerate(solution.asked.request.workloads):
+        mine = dict(solution.running(number))
+        chance = next(iter(mine.values()), None)
+        if chance is None or chance.option is None or not isinstance(chance.configuration, TrainConfiguration):
+            continue
+        assert workload.every_s is not None
+        # Of one arrangement on instances of several sizes, one after the other.
+        counts = (counts for (w, _), counts in solution.fleet.replicas.items() if w in mine)
+        had = math.fsum(map(solution.hours, counts)) * workload.every_s / solution.asked.hours.total_h
+        option = chance.option
+        ends = [end_within(option.memory, option.limit_bytes), end_within(option.run.wall_s, had)]
+        found.append(
+            FleetRun(
+                workload=workload.name,
+                accelerators=chance.ranks,
+                configuration=chance.configuration,
+                wall_s=option.run.wall_s,
+                allowed_s=had,
+                every_s=workload.every_s,
+                chance=round(joint_chance(ends), 12),
+                passing=not problem.machines[problem.ways[next(iter(mine))].machine].whole,
+            )
+        )
+    return tuple(found)
+
+
+def _unlikely(option: TrainOption, asked: TrainContext) -> InfeasibleRun:
+    name = f"{option.accelerators} x {option.configuration.accelerator}"
+    verdict = refusal(
+        "confidence",
+        f"{name} keeps its memory and its time with {option.chance:.0%} only",
+        short_by=asked.request.confidence - option.chance,
+        nearest=f"confidence {math.floor(option.chance * 100)} %",
+    )
+    card = option.configuration.accelerator
+    return InfeasibleRun(what=name, accelerator=card, verdict=verdict, option=option)
