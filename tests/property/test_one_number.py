@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.sweeps import FULL
 
 from tonnage.catalog import NOTHING
 from tonnage.domain.case import Links, ServeCase, ServeResult, Traffic, TrainCase, TrainCaseLayout, TrainResult
@@ -36,7 +37,7 @@ ACCELERATORS = (
 )  # fmt: skip
 ENGINES = ("vllm", "sglang", "trtllm", "llamacpp")
 LOADS = ((256, 128), (1024, 256), (4096, 512), (512, 1024))
-SAMPLE = 40
+SAMPLE, SIMULATED = (40, 12) if FULL else (20, 6)
 
 
 def questions(count: int, seed: int) -> list[dict[str, Any]]:
@@ -115,7 +116,7 @@ def test_a_plan_and_a_prediction_give_the_same_numbers(question: dict[str, Any])
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "question", questions(12, seed=2), ids=lambda q: f"{q['model']} {q['accelerator']} {q['engine']}"
+    "question", questions(SIMULATED, seed=2), ids=lambda q: f"{q['model']} {q['accelerator']} {q['engine']}"
 )
 def test_a_simulation_lies_within_what_a_plan_states(question: dict[str, Any]) -> None:
     request, options = planned(question)
@@ -184,6 +185,7 @@ def test_a_fleet_takes_what_a_plan_takes() -> None:
     request, options = planned(
         {
             "model": "llama-3.1-8b",
+            "accelerator": "H100,L40S,MI300X",
             "prompt_tokens": "1024",
             "output_tokens": "256",
             "rate": "30/s",

@@ -19,6 +19,7 @@ from tonnage.questions.lifecycle.question import LifecyclePlan
 
 TODAY = date(2026, 11, 21)
 EIGHT = "meta-llama/Llama-3.1-8B-Instruct"
+SOME = "H100,B200,L4,MI300X,RTX 4090,tpu-v5e,tpu-v6e"
 
 
 def listed(bill: Bill) -> float:
@@ -45,7 +46,7 @@ SERVING: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("fields", SERVING)
 def test_serving_costs_its_instances_at_their_listed_price(fields: dict[str, Any]) -> None:
-    plan = answer("serve", {"model": EIGHT, **fields}, today=TODAY)
+    plan = answer("serve", {"model": EIGHT, "accelerator": SOME, "quick": True, **fields}, today=TODAY)
     assert isinstance(plan, ServePlan) and plan.options
     for option in plan.options:
         assert option.cost.value == option.bill.usd_per_hour == sum(part.value for part in option.cost.parts)
@@ -56,7 +57,7 @@ def test_serving_costs_its_instances_at_their_listed_price(fields: dict[str, Any
 
 @pytest.mark.parametrize("fields", [{"items": "2M"}, {"items": "50M", "deadline": "6 h"}, {"items": 1000}])
 def test_a_batch_costs_its_charged_hours(fields: dict[str, Any]) -> None:
-    plan = answer("batch", {"model": EIGHT, **fields}, today=TODAY)
+    plan = answer("batch", {"model": EIGHT, "accelerator": SOME, **fields}, today=TODAY)
     assert isinstance(plan, BatchPlan) and plan.options
     for option in plan.options:
         assert option.cost.value == sum(part.value for part in option.cost.parts)
@@ -72,7 +73,7 @@ def test_a_batch_costs_its_charged_hours(fields: dict[str, Any]) -> None:
     ],
 )
 def test_a_run_costs_its_charged_hours_spares_included(kind: str, fields: dict[str, Any]) -> None:
-    plan = answer(kind, fields, today=TODAY)
+    plan = answer(kind, {"accelerator": SOME, **fields}, today=TODAY)
     assert isinstance(plan, TrainPlan) and plan.options
     for option in plan.options:
         assert option.cost.value == sum(part.value for part in option.cost.parts)
@@ -93,8 +94,8 @@ def test_a_life_costs_what_its_halves_and_the_move_cost() -> None:
             "months": 6,
             "retrainings": 2,
             "quick": True,
-            "finetune": {"method": "lora", "tokens": "20M"},
-            "serve": {"rate": "2/s", "traffic": "chat"},
+            "finetune": {"method": "lora", "tokens": "20M", "accelerator": SOME},
+            "serve": {"rate": "2/s", "traffic": "chat", "accelerator": SOME},
         },
         today=TODAY,
     )

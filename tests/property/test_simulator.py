@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference_loop import play
+from tests.sweeps import examples
 
 from tonnage.simulation import serving
 from tonnage.simulation.router import Rule, Scaling, simulate_disaggregated, simulate_fleet
@@ -108,7 +109,7 @@ def compiled(case: tuple[StepArrays, Limits, Requests, int | None]) -> Simulated
     return simulate(ReplicaArrays(table, limits, DELIVERY_S), requests=requests, clients=clients)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(150, full=300))
 @given(st.integers(0, 10**9))
 def test_compiled_equals_plain_token_for_token(seed: int) -> None:
     case = workload(random.Random(seed))
@@ -125,7 +126,7 @@ def test_compiled_equals_plain_token_for_token(seed: int) -> None:
     assert told.free_host_blocks == limits.host_blocks
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(60, full=150))
 @given(st.integers(0, 10**9), st.integers(1, 3), st.integers(1, 50))
 def test_a_run_in_pieces_is_the_same_to_the_last_bit(seed: int, replicas: int, piece: int) -> None:
     case = workload(random.Random(seed))
@@ -148,7 +149,7 @@ def _facts(case: tuple[StepArrays, Limits, Requests, int | None], replicas: int)
     return [*(getattr(found, name) for name in found._fields if name not in nested), *found.timeline, *found.requests]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(50, full=100))
 @given(st.integers(0, 10**9), st.integers(2, 4), st.sampled_from(["round-robin", "least-loaded", "prefix-aware"]))
 def test_fleets_equal_plain_ones_token_for_token(seed: int, replicas: int, rule: Rule) -> None:
     table, limits, requests, clients = workload(random.Random(seed))
@@ -161,7 +162,7 @@ def test_fleets_equal_plain_ones_token_for_token(seed: int, replicas: int, rule:
     assert told.free_blocks == found.free_blocks == limits.num_blocks * replicas
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(50, full=100))
 @given(st.integers(0, 10**9), st.integers(1, 2), st.integers(1, 2))
 def test_pools_apart_equal_plain_ones_token_for_token(seed: int, first: int, second: int) -> None:
     pick = random.Random(seed)
@@ -191,7 +192,7 @@ def test_pools_apart_equal_plain_ones_token_for_token(seed: int, first: int, sec
     assert [len(times) + 1 for times in told.token_s] == requests.output[rows].tolist()
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(50, full=100))
 @given(st.integers(0, 10**9))
 def test_nothing_is_lost_and_time_runs_forward(seed: int) -> None:
     case = workload(random.Random(seed))

@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import pytest
+from tests.sweeps import FULL, examples
 
 from tonnage import catalog
 from tonnage.questions.answers import document_of
@@ -41,7 +42,7 @@ def cost(plan: FleetPlan) -> float:
     return plan.bill.value if plan.feasible and plan.bill is not None else float("inf")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(examples(2, full=8)))
 def test_more_confidence_more_load_and_tighter_objectives_never_cost_less(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -53,7 +54,8 @@ def test_more_confidence_more_load_and_tighter_objectives_never_cost_less(
     beside = rng.sample([NIGHT], rng.randrange(2))
 
     def asked(confidence: float = sure, **changed: float) -> float:
-        return cost(planned({**base, **changed}, *beside, confidence=confidence, quick=True))
+        some = OFFERS["accelerator"] if FULL else "L4,H100"
+        return cost(planned({**base, **changed}, *beside, confidence=confidence, accelerator=some, quick=True))
 
     own = asked()
     factor = rng.uniform(1.1, 1.8)
