@@ -153,12 +153,17 @@ def test_left_out_or_of_another_stack_they_change_nothing(path: str, own: Additi
     plain, bare = answered(path, NOTHING), answered(path, Additions(calibrated=False))
     # A service that is looked at calibrates the model of itself, unless measurements are left out.
     assert (as_json(bare) == as_json(plain)) is (path != "advise")
-    assert as_json(answered(path, own, "none")) == as_json(answered(path, gather(paths=(*own.paths, "none"))))
     assert as_json(answered(path, own, "none")) == as_json(bare) and as_json(answered(path, other)) == as_json(plain)
     plain = bare
     assert not plain.calibrations and "measurements:" not in first_screen(document_of(plain))
     assert "Your measurements" not in page(path, plain)
     assert (as_json(answered(path, own)) != as_json(plain)) is bool(ASKED[path][1])
+
+
+@pytest.mark.parametrize("path", ["plan/serve", "explain"])
+def test_a_folder_named_none_leaves_them_out_as_well(path: str, own: Additions) -> None:
+    left_out = answered(path, gather(paths=(*own.paths, "none")))
+    assert as_json(answered(path, own, "none")) == as_json(left_out)
 
 
 def test_a_plan_that_a_diagnosis_calls_for_names_them_as_well(own: Additions) -> None:
