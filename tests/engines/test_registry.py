@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog.engines import engine_times
 from tonnage.domain.layout import Engine, Layout
+from tonnage.engines import registry
 from tonnage.engines.registry import (
     SETTINGS,
     assumptions,
@@ -43,7 +45,16 @@ def test_no_two_engines_share_a_spelling() -> None:
 def test_an_engine_starts_as_one_with_rows_of_its_own() -> None:
     for spec in engines().values():
         assert bool(spec.defaults) == (spec.starts_as is None)
-        assert spec.starts_as is None or engines()[spec.starts_as].defaults
+        assert spec.starts_as is None or (engines()[spec.starts_as].defaults and not spec.rule)
+
+
+def test_a_fork_starts_as_its_engine_by_rows_and_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, part, model = engine_spec("vllm"), catalog.accelerator("H100"), catalog.model("Llama-3.1-8B")
+    fork = replace(whole, name="fork", defaults=(), rule=False, starts_as="vllm")
+    monkeypatch.setattr(registry, "engines", lambda: {"vllm": whole})
+    monkeypatch.setattr(registry, "_spellings", lambda: {"vllm": whole, "fork": fork})
+    mine, its = (defaults(Engine(name=name), part, model=model) for name in ("fork", "vllm"))
+    assert mine.max_num_seqs == 1024 and replace(mine, name="vllm") == its
 
 
 def test_rows_of_defaults_name_settings_and_are_in_the_order_of_releases() -> None:

@@ -174,7 +174,7 @@ class EngineSpec(Record, kw_only=True, forbid_unknown_fields=True):
     defaults: tuple[Default, ...] = ()
     """Settings it chooses itself, by release."""
     starts_as: str | None = None
-    """Engine whose rows of defaults hold for it; absent = its own."""
+    """Engine whose defaults hold for it, rows and rule, read at its own release; absent = its own."""
     rule: bool = False
     """Further settings follow from device, model and layout: `defaults` in the module of its name."""
     memory: MemoryRule

@@ -260,15 +260,15 @@ def explain_defaults(
 
 
 def _chosen(spec: EngineSpec, at: Starting) -> Iterator[Default]:
-    rows = engines()[spec.starts_as or spec.name].defaults
-    for row in {row.field: row for row in rows if row.since <= at.release}.values():
+    like = engines()[spec.starts_as or spec.name]
+    for row in {row.field: row for row in like.defaults if row.since <= at.release}.values():
         stated = at.model.max_context
         if row.field != "max_model_len" or not stated:
             yield row
         else:
             yield replace(row, value=min(stated, row.value) if row.capped else stated)
-    if spec.rule:
-        yield from importlib.import_module(f"{__package__}.{spec.name}").defaults(at)
+    if like.rule:
+        yield from importlib.import_module(f"{__package__}.{like.name}").defaults(at)
 
 
 def defaults(
