@@ -1,9 +1,11 @@
 """A shipped table that somebody edited wrongly is refused with file, row and column."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from tonnage.catalog.accelerators import _read_shipped
 from tonnage.catalog.providers import StoragePrice
 from tonnage.catalog.rows import number, read_rows, table, yes_no
 from tonnage.errors import BadFact
@@ -42,3 +44,11 @@ def test_a_row_that_is_no_record_is_refused_with_its_file_row_and_cell(text: str
     with pytest.raises(BadFact) as found:
         read_rows(path, StoragePrice, usd_per_gb_month=("dollars", 1.0))
     assert said in str(found.value)
+
+
+def test_another_table_among_those_of_accelerators_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "accelerators").mkdir()
+    (tmp_path / "accelerators" / "caps.csv").write_text("accelerator,most_w\nl4,72\n", encoding="utf-8")
+    monkeypatch.setattr(sys.modules["tonnage.catalog.accelerators"], "DATA", tmp_path)
+    with pytest.raises(BadFact, match=r"caps\.csv: no column '.*'; files of this folder list accelerators"):
+        _read_shipped.__wrapped__()

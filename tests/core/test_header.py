@@ -1,7 +1,7 @@
 """Losers, counted by reason; and a request that nothing meets says what dropping each constraint buys (D7, D8, C9)."""
 
 from datetime import date
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
@@ -15,14 +15,18 @@ from tonnage.core.header import (
     what_binds,
     what_relaxing_buys,
 )
+from tonnage.core.reading import build
 from tonnage.core.sites import sites
 from tonnage.domain.answer import Verdict
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import Configuration, Rejection, RejectionCount
 from tonnage.domain.precision import Precision
 from tonnage.domain.requests.common import Filters, Lengths, Slo
+from tonnage.domain.requests.field import Field, Group
 from tonnage.domain.requests.serve import Batch, Serve
+from tonnage.errors import BadRequest
 from tonnage.questions.ask import answer
+from tonnage.record import Record
 
 BY = nearness({"ttft": 0, "memory": 1})
 
@@ -62,6 +66,17 @@ def test_what_a_filter_excludes_is_counted_under_its_name() -> None:
     counts = {one.reason: one.count for one in by_reason(excluded)}
     assert counts["not in the region"] > 10 and counts["excluded by 'exclude'"] == 1
     assert sum(counts.values()) == len(excluded)
+
+
+class Warmup(Record, kw_only=True):
+    deadline_s: Annotated[float, Field("longest time to load the weights: 30 s", "s", name="within")]
+    filters: Annotated[Filters, Group()] = Filters()
+
+
+def test_a_limit_that_no_request_goes_without_is_asked_for_and_never_dropped() -> None:
+    with pytest.raises(BadRequest, match="within is missing: longest time to load the weights: 30 s"):
+        build(Warmup, {})
+    assert "--within" not in dict(relaxations(build(Warmup, {"within": 1.0})))
 
 
 TODAY = date(2026, 11, 21)

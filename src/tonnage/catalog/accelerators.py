@@ -278,9 +278,12 @@ def _read_shipped() -> Mapping[str, Accelerator]:
         if path.stem == "defaults":
             continue
         for row in table(path):
-            if row["id"] in known:
+            if row.get("id") in known:
                 raise BadFact(f"{path.name}: accelerator '{row['id']}' is listed twice")
-            known[row["id"]] = _from_row(row)
+            try:
+                known[row["id"]] = _from_row(row)
+            except KeyError as column:
+                raise BadFact(f"{path.name}: no column {column}; files of this folder list accelerators") from None
     return MappingProxyType(known)
 
 

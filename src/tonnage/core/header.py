@@ -190,7 +190,7 @@ RELAXED: Final = (
     "quality_floor", "precisions", "deadline_s", "budget_usd", "budget_usd_per_h", "count", "max_context", "latency_s",
     "hours",
 )  # fmt: skip
-"""Limits of a request beside its filters; which of them a kind of request has is its own business."""
+"""Attributes that are limits of a request beside its filters, for each kind that has them; a required one stays."""
 ALL_TERMS: Final = ("on-demand", "spot", "reserved-1y", "reserved-3y")
 
 
@@ -236,7 +236,7 @@ def quick_without_simulator(request: Any, plan: Callable[[Any], Simulated]) -> S
 def _without_each(asked: Asked, names: Iterable[str]) -> Iterator[tuple[str, Asked]]:
     """The part of a request with each of some fields as if it were not given, and how the field is written."""
     known = {one.name: one for one in attributes_of(type(asked))}
-    for one in (known[name] for name in names if name in known):
+    for one in (known[name] for name in names if name in known and not known[name].required):
         now, then, flag = getattr(asked, one.name), one.default, f"--{one.fields[0].name.replace('_', '-')}"
         if one.name == "terms":
             then = tuple(dict.fromkeys((*now, *ALL_TERMS)))

@@ -239,7 +239,8 @@ def machine_found(
     inventory: Inventory, *, engines: tuple[str, ...] = (), additions: Additions = catalog.NOTHING
 ) -> Machine:
     """
-    The machine that a tool's output describes.
+    The machine that a tool's output describes: its devices with the most memory together, and the others beside them;
+    the processor alone where it lists none.
 
     Raises
     ------

@@ -182,7 +182,7 @@ def build(struct: type[S], given: Mapping[str, Any], /, *, additions: Additions 
     Raises
     ------
     TonnageError
-        A name that there is not.
+        A name that there is not, or a field without a default that is not given.
     """
     values = dict(chosen)
     for attribute in attributes_of(struct):
@@ -196,6 +196,8 @@ def build(struct: type[S], given: Mapping[str, Any], /, *, additions: Additions 
             values[attribute.name] = build(place.of, {**place.usual, **given}, additions=additions)
         elif attribute.fields and attribute.default is not msgspec.NODEFAULT:
             values[attribute.name] = _copy_default(attribute.default)
+        elif attribute.fields:
+            raise BadRequest(f"{attribute.fields[0].name} is missing: {attribute.fields[0].help}")
     return struct(**values)
 
 
@@ -395,5 +397,5 @@ def _names(value: Any, field: Field) -> tuple[str, ...]:
         if len(plain_text(name, where=field.name)) > LONGEST_TEXT:
             raise BadRequest(f"{field.name}: '{echo(name)}' has more than {LONGEST_TEXT:,} characters; {field.help}")
         if field.choices and name not in field.choices:
-            raise UnknownName(field.name, name, known=field.choices)
+            raise UnknownName(field.known.removesuffix("s") or field.name, name, known=field.choices)
     return names

@@ -69,7 +69,7 @@ def test_lengths_replace_those_of_the_profile() -> None:
         ({"region": "eu-central-99"}, "no region 'eu-central-99'.*did you mean"),
         ({"provider": "amazonia"}, "no provider 'amazonia'"),
         ({"vendor": "Nvidea"}, "no vendor 'Nvidea'.*NVIDIA"),
-        ({"engine": "vlm"}, "no engine 'vlm'; did you mean 'vllm'"),
+        ({"engine": "vlm"}, "no planned engine 'vlm'; did you mean 'vllm'"),
         ({"percentile": "101"}, "percentile: '101' is out of range"),
         ({"headroom": "100 %"}, "headroom: '100 %' is out of range"),
         ({"eu": "maybe"}, "eu: 'maybe' must be true or false"),
