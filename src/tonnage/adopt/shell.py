@@ -41,9 +41,10 @@ _ARRAY_BEGINS: Final = re.compile(r"\s*(?:export\s+|declare\s+-\w+\s+)?[A-Za-z_]
 _QUOTING: Final = re.compile(r"\\.|['\"]|(?<!\S)#")
 """What opens and closes quotes: an escaped character is none of them, a # begins a comment where a word would."""
 _ENDS: Final = frozenset({";", "&", "&&", "||", "|", ";;", "(", ")"})
-_WORDS: Final = frozenset(
+_LEADING: Final = frozenset(
     {"then", "else", "do", "fi", "done", "if", "while", "for", "!", "{", "}", "exec", "nohup", "time"}
 )
+"""Words before a command that are none of its own."""
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash"})
 
 
@@ -228,7 +229,7 @@ def split_words(text: str) -> list[str]:
 
 
 def _split(line: str) -> list[list[str]]:
-    """The simple commands of a line."""
+    """The simple commands of a line, without the words that lead them; at its blanks where its quotes do not close."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")
     lexer.whitespace_split, lexer.commenters = True, "#"
     found: list[list[str]] = [[]]
@@ -239,7 +240,7 @@ def _split(line: str) -> list[list[str]]:
     for word in words:
         if word in _ENDS:
             found.append([])
-        elif found[-1] or word not in _WORDS:
+        elif found[-1] or word not in _LEADING:
             found[-1].append(word)
     return [*filter(None, found)]
 

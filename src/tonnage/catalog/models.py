@@ -151,6 +151,9 @@ def model(name: str, additions: Additions = NOTHING) -> Model:
     """
     One model by catalogue id or by any of its names; a precision suffix sets `quantization`.
 
+    The user's own models come first. A dated version has its own context, and a published checkpoint its own formats,
+    where tables list them; what the formats do not name is in 16 bits.
+
     Raises
     ------
     UnknownName

@@ -150,7 +150,11 @@ def machine_of(
 
 
 def _styles(accelerator: Accelerator, facts: Offline) -> dict[str, tuple[float, float]]:
-    """Shares of the peak by style: fitted ones, or what ran on this very part where that was measured."""
+    """
+    Share of the peak that products reach, and traffic beside a plain network, by style of network (`Style`).
+
+    Shares are fitted ones, or what ran on this very part where that was measured.
+    """
     own = accelerator.measured
     shares = {
         "product": own.product,

@@ -97,7 +97,7 @@ def _launch_command(command: Sequence[str], count: int) -> list[str]:
 
 
 def _run(command: Sequence[str], where: Path, limits: Bounds) -> str | None:
-    """One run, ended at its bounds; why it ended early, if it did."""
+    """One run, ended at its bounds; why it is not whole, None where it came to its end or to its steps."""
     path = os.pathsep.join(filter(None, (str(INJECTED), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, FOLDER: str(where), "PYTHONPATH": path}
     begun = time.monotonic()
@@ -110,6 +110,7 @@ def _run(command: Sequence[str], where: Path, limits: Bounds) -> str | None:
             if time.monotonic() - begun > limits.duration_s:
                 _end(child)
                 return f"ended after {limits.duration_s:g} s"
+            # One step more: the line of the last may be cut off.
             if limits.steps is not None and _steps(where) >= limits.steps + limits.warmup + 1:
                 _end(child)
                 return None

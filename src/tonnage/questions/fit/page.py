@@ -204,6 +204,7 @@ def _models(rows: tuple[FitRow, ...]) -> str:
 
 
 def _largest(rows: tuple[FitRow, ...], *, models: bool = True) -> list[str]:
+    """A line for each x whose largest value that fits was looked for (context, batch, …); `models`: the model, too."""
     found = []
     for row in rows[:MOST_STACKS]:
         where = f"{row.count} x {row.name}: " if len(rows) > 1 else ""

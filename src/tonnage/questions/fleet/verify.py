@@ -231,7 +231,7 @@ def _worst_loss(solution: Solution, number: int, *, period: int) -> tuple[str, l
     """The failure domain that carries most of a workload, and the replicas that are left without it."""
     request, problem = solution.asked.request, solution.problem
     if request.zones > 1:
-        each = _zones(solution, period, zones=request.zones)
+        each = _left_without_zone(solution, period, zones=request.zones)
         domains = {
             f"zone{'s' if request.lost_zones > 1 else ''} {' and '.join(str(z + 1) for z in gone)}": {
                 m: max(0.0, sum(each[z][m] for z in gone) - (len(gone) - 1)) for m in each[0]
@@ -260,8 +260,12 @@ def _standing(solution: Solution, period: int) -> dict[int, float]:
     return found
 
 
-def _zones(solution: Solution, period: int, *, zones: int) -> list[dict[int, float]]:
-    """For the loss of each zone, the share of each machine's firm instances that is left when they stand evenly."""
+def _left_without_zone(solution: Solution, period: int, *, zones: int) -> list[dict[int, float]]:
+    """
+    For the loss of each zone, the share of each machine's firm instances that is left.
+
+    They stand evenly: of each machine, and where that leaves a choice, by price, the dearest placed first.
+    """
     standing, filled = _standing(solution, period), [0.0] * zones
     lost: list[dict[int, float]] = [{} for _ in range(zones)]
 

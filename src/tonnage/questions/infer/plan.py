@@ -199,7 +199,7 @@ def _option(asked: Context[Infer], part: Accelerator, *, precision: str, made: l
         return _cannot("engine", missing)
     setup = setup_of(case_of(request, model, part=part.id, precision=precision, engine=engine), asked.additions)
     try:
-        return _fleet(request, setup, made)
+        return _fewest(request, setup, made)
     except TonnageError as problem:
         if part.id in request.filters.accelerators:
             raise
@@ -225,8 +225,11 @@ def engine_on(request: Infer, model: Model, *, part: Accelerator) -> str:
     return next(knowing, NETWORK_ENGINE)
 
 
-def _fleet(request: Infer, setup: Setup, made: list[Bill]) -> InferOption | Verdict:
-    """The fewest accelerators for the load, and the smallest batch that carries it there in time."""
+def _fewest(request: Infer, setup: Setup, made: list[Bill]) -> InferOption | Verdict:
+    """
+    The fewest accelerators for the load, and the smallest batch that carries it there in time; else the limit that
+    stops it: memory, latency, how many there are of those that `made` bills, or the battery.
+    """
     usable = setup.accelerator.driver_memory_bytes
     tried = [times for size in BATCHES if memory_of(setup, times := batch_times(setup, size)).value <= usable]
     if not tried:
@@ -245,8 +248,8 @@ def _fleet(request: Infer, setup: Setup, made: list[Bill]) -> InferOption | Verd
     if best is None:
         late = quickest - (request.latency_s or 0.0)
         return _cannot("latency", f"answers take {quickest * 1e3:,.0f} ms at best", late, unit="s")
-    there = min((one.stock for one in made if one.stock is not None), default=LARGEST_FLEET)
-    if best.number > min(request.filters.max_count or LARGEST_FLEET, LARGEST_FLEET, there):
+    owned = min((one.stock for one in made if one.stock is not None), default=LARGEST_FLEET)
+    if best.number > min(request.filters.max_count or LARGEST_FLEET, LARGEST_FLEET, owned):
         return _cannot("count", f"needs {best.number} accelerators", float(best.number), unit="accelerators")
     option = _build_option(request, setup, best, decoded=(decoded, decode_used), made=made)
     if request.hours is not None and option.battery_h is not None and option.battery_h < request.hours:
