@@ -73,7 +73,7 @@ def test_fields_are_declared_beside_their_attributes_and_nowhere_else() -> None:
         if "Field" in text and "domain.requests.field" in text
         if _calls(text, *MAKERS) and not _declares(path)
     }
-    assert elsewhere == set(BESIDE)
+    assert elsewhere == set(BESIDE), f"declare them where _declares says: {elsewhere ^ set(BESIDE)}"
 
 
 def test_no_help_of_a_field_stands_anywhere_else() -> None:
