@@ -235,8 +235,8 @@ def quick_without_simulator(request: Any, plan: Callable[[Any], Simulated]) -> S
 
 def _without_each(asked: Asked, names: Iterable[str]) -> Iterator[tuple[str, Asked]]:
     """The part of a request with each of some fields as if it were not given, and how the field is written."""
-    known = {one.name: one for one in attributes_of(type(asked))}
-    for one in (known[name] for name in names if name in known and not known[name].required):
+    known = {one.name: one for one in attributes_of(type(asked)) if not one.required}
+    for one in (known[name] for name in names if name in known):
         now, then, flag = getattr(asked, one.name), one.default, f"--{one.fields[0].name.replace('_', '-')}"
         if one.name == "terms":
             then = tuple(dict.fromkeys((*now, *ALL_TERMS)))

@@ -353,10 +353,9 @@ def _entries(value: Any, field: Field) -> tuple[Any, ...]:
         if not isinstance(entry, Mapping):
             raise BadRequest(f"{field.name}: entry {number} is a group of fields, not {echo(entry)}")
         given = read_fields(entry, field.entries, under=f"{field.name}[{number}].")
-        for attribute in attributes_of(field.entries):
-            name = attribute.fields[0].name if attribute.fields else attribute.name
-            if attribute.required and name not in given:
-                raise BadRequest(f"{field.name}[{number}].{name} is missing: {attribute.fields[0].help}")
+        for one in (attribute.fields[0] for attribute in attributes_of(field.entries) if attribute.required):
+            if one.name not in given:
+                raise BadRequest(f"{field.name}[{number}].{one.name} is missing: {one.help}")
         found.append(given)
     return tuple(found)
 

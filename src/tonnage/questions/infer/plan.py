@@ -193,17 +193,17 @@ def case_of(request: Infer, model: Model, *, part: str, precision: str, engine: 
 def _option(asked: Context[Infer], part: Accelerator, *, precision: str, made: list[Bill]) -> InferOption | Verdict:
     request, model = asked.request, asked.model
     if (missing := no_unit(part, precision)) is not None:
-        return _cannot("precision", missing)
+        return refusal("precision", missing)
     engine = engine_on(request, model, part=part)
     if (missing := not_run(engine, part)) is not None:
-        return _cannot("engine", missing)
+        return refusal("engine", missing)
     setup = setup_of(case_of(request, model, part=part.id, precision=precision, engine=engine), asked.additions)
     try:
         return _fewest(request, setup, made)
     except TonnageError as problem:
         if part.id in request.filters.accelerators:
             raise
-        return _cannot("unmeasured", str(problem))
+        return refusal("unmeasured", str(problem))
 
 
 def no_unit(part: Accelerator, precision: str) -> str | None:
@@ -235,7 +235,7 @@ def _fewest(request: Infer, setup: Setup, made: list[Bill]) -> InferOption | Ver
     if not tried:
         need = memory_of(setup, batch_times(setup, 1)).value
         needs = f"a batch of 1 needs {need / 2**30:.1f} GiB of {usable / 2**30:.1f}"
-        return _cannot("memory", needs, need - usable)
+        return refusal("memory", needs, short_by=need - usable)
     decoded, decode_used = _decode(request, setup.accelerator)
     best: _Sized | None = None
     quickest = math.inf
@@ -247,14 +247,14 @@ def _fewest(request: Infer, setup: Setup, made: list[Bill]) -> InferOption | Ver
                 best = sized
     if best is None:
         late = quickest - (request.latency_s or 0.0)
-        return _cannot("latency", f"answers take {quickest * 1e3:,.0f} ms at best", late, unit="s")
+        return refusal("latency", f"answers take {quickest * 1e3:,.0f} ms at best", short_by=late)
     owned = min((one.stock for one in made if one.stock is not None), default=LARGEST_FLEET)
     if best.number > min(request.filters.max_count or LARGEST_FLEET, LARGEST_FLEET, owned):
-        return _cannot("count", f"needs {best.number} accelerators", float(best.number), unit="accelerators")
+        return refusal("count", f"needs {best.number} accelerators", short_by=float(best.number))
     option = _build_option(request, setup, best, decoded=(decoded, decode_used), made=made)
     if request.hours is not None and option.battery_h is not None and option.battery_h < request.hours:
         lasts = f"the battery lasts {option.battery_h:.1f} h"
-        return _cannot("battery", lasts, request.hours - option.battery_h, unit="h")
+        return refusal("battery", lasts, short_by=request.hours - option.battery_h)
     return option
 
 
@@ -414,10 +414,6 @@ def _order(option: InferOption) -> tuple[bool, float, bool, float, float]:
         return not option.sure, behind, False, draw, 0.0
     cost = option.bill.compared_usd_per_hour if option.bill is not None else option.price_usd or math.inf
     return not option.sure, behind, option.bill is None, cost, draw
-
-
-def _cannot(limit: str, reason: str, short: float | None = None, *, unit: str = "bytes") -> Verdict:
-    return refusal(limit, reason, short_by=short, unit=None if short is None else unit)
 
 
 INFER: Final[Kind[Infer, Context[Infer], InferOption, InferPlan]] = Kind(
