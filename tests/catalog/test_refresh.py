@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -81,7 +82,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, bytes]]:
 
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("tonnage.catalog.offers.snapshot_folder", lambda: tmp_path / "prices")
+    monkeypatch.setattr(sys.modules["tonnage.catalog.offers"], "snapshot_folder", lambda: tmp_path / "prices")
     return tmp_path / "prices"
 
 
