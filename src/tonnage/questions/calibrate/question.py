@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions, hub
@@ -14,8 +14,10 @@ from tonnage.domain.precision import Precision
 from tonnage.domain.requests.field import accelerator_field, engine_field, layout_field
 from tonnage.engines.registry import engine_spec, engines, find_engine, unlisted_engine
 from tonnage.errors import BadRequest, echo
-from tonnage.questions.calibrate.loads import Stack
 from tonnage.record import SparseRecord
+
+if TYPE_CHECKING:
+    from tonnage.questions.calibrate.loads import Stack
 
 
 class CalibrateRequest(SparseRecord, kw_only=True):
@@ -74,6 +76,8 @@ def stacks_of(found: Sequence[Measurement], asked: CalibrateRequest) -> list[Sta
     BadRequest
         A setting or the engine is unknown, or a field is neither given nor said by the measurement.
     """
+    from tonnage.questions.calibrate.loads import Stack  # numpy, which listing questions goes without
+
     check_engine(asked)
     models = asked.models or tuple(one.model or "" for one in found)
     models = models * len(found) if len(models) == 1 else models
