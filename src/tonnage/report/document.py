@@ -17,16 +17,25 @@ from tonnage.record import Record
 
 
 class Headline(Record, tag_field="block", tag="headline"):
-    """The answer itself, in a line or two; what it consists of stands three blanks apart."""
+    """The answer itself, in a line or two."""
 
     text: str
+    """A sentence, or what to take: accelerators, a model."""
+    details: tuple[str, ...] = ()
+    """How it runs, and where."""
+    price: str = ""
+    price_note: str = ""
+    """What the price is of, in the same breath: the time it takes, its interval."""
+    beside: str = ""
+    """The same price of a month, or what it competes with."""
     good: bool = True
     """It is what was hoped for: feasible, fits, within the objectives."""
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        """Product, layout, place, price: for faces that do not set them in one line."""
-        return tuple(filter(None, self.text.split("   ")))
+    def line(self) -> str:
+        """All of it, for faces that set it in one line."""
+        price = f"{self.price} {self.price_note}".rstrip()
+        return "   ".join(filter(None, (self.text, *self.details, price, self.beside)))
 
 
 class Meter(Record):

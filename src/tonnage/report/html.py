@@ -30,7 +30,7 @@ def _write_blocks(blocks: Iterable[Block]) -> list[str]:
         elif isinstance(block, Section):
             parts += [f"### {_plain(block.title)}", *_write_blocks(block.blocks)]
         elif isinstance(block, Headline):
-            parts.append(f"**{_plain(block.text)}**")
+            parts.append(f"**{_plain(block.line)}**")
         elif isinstance(block, Meters):
             parts += [f"- {_plain(meter.text())}" for meter in block.meters]
         elif isinstance(block, Command):
@@ -127,7 +127,7 @@ def blocks(given: Iterable[Block], *, without: str = "") -> str:
 
 def _block(block: Block) -> str:
     if isinstance(block, Headline):
-        return f'<p class="headline{"" if block.good else " no"}">{escape(block.text)}</p>'
+        return f'<p class="headline{"" if block.good else " no"}">{escape(block.line)}</p>'
     if isinstance(block, Meters):
         return f'<ul class="meters">{"".join(map(_meter, block.meters))}</ul>'
     if isinstance(block, Table):

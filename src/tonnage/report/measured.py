@@ -100,7 +100,11 @@ def _with_line(first: Sequence[Block], line: str, *, ends: str) -> tuple[Block, 
 
 def _lines(blocks: Sequence[Block]) -> int:
     rows = sum(len(block.rows) for block in blocks if isinstance(block, Table))
-    return rows + sum(lines_of(block.text) for block in blocks if isinstance(block, Text | Headline))
+    return rows + sum(
+        lines_of(block.line if isinstance(block, Headline) else block.text)
+        for block in blocks
+        if isinstance(block, Text | Headline)
+    )
 
 
 def _section(uses: Sequence[CalibrationUse]) -> Section:

@@ -10,7 +10,7 @@ import msgspec
 
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.layout import Engine
-from tonnage.report.document import Command, Document, Meters, Section, Table
+from tonnage.report.document import Command, Document, Headline, Meters, Section, Table
 
 PROVIDERS: Final = {
     "aws": "AWS", "aws-capacity-blocks": "AWS Capacity Blocks", "gcp": "Google Cloud", "azure": "Azure",
@@ -239,6 +239,8 @@ def with_names(document: Document) -> Document:
         if isinstance(one, Section):
             return change(one, title=in_names(one.title), blocks=blocks(one.blocks))
         assert isinstance(one, msgspec.Struct)
+        if isinstance(one, Headline):
+            one = change(one, details=tuple(map(in_names, one.details)))
         return change(one, text=in_names(one.text))  # type: ignore[attr-defined]
 
     return msgspec.structs.replace(document, first=blocks(document.first), why=blocks(document.why))

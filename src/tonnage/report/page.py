@@ -12,6 +12,7 @@ from tonnage.report.document import (
     Block,
     Contents,
     Document,
+    Headline,
     Meter,
     Section,
     Table,
@@ -85,7 +86,7 @@ class Page(Record, kw_only=True):
     """The question again, in parts of a line."""
     ranking: Callable[..., Ranking] = lambda _: Ranking(lambda one: one.cost.value, lambda one: _wall_s(one).value)
     """How the options of a plan compare: jobs by cost and time."""
-    answer: Callable[..., str]
+    answer: Callable[..., Headline]
     """(plan, first option) -> the recommendation."""
     meters: Callable[..., list[Meter]]
     cells: Callable[..., Sequence[Cell]]

@@ -102,7 +102,7 @@ def rows_shown(plan: Any, ranking: Ranking, *, top: int | None) -> list[Pick]:
 def first_screen(
     *,
     question: Sequence[str],
-    answer: str,
+    answer: Headline | str,
     meters: Sequence[Meter] = (),
     table: Table | None = None,
     risks: Sequence[str | Text] = (),
@@ -110,15 +110,16 @@ def first_screen(
     good: bool = True,
     measure: FirstMeasurement | None = None,
 ) -> tuple[Block, ...]:
-    """The blocks of a first screen, in the order of all of them."""
+    """The blocks of a first screen, in the order of all of them; `good` is of an answer that is a sentence."""
+    lead = answer if isinstance(answer, Headline) else Headline(answer, good=good)
     asked = " · ".join(filter(None, question))
     named = [one if isinstance(one, Text) else Text(one) for one in risks if one][:MAX_RISKS]
     if measure is not None:
-        above = (len(table.rows) if table is not None else 0) + lines_of(asked) + lines_of(answer)
+        above = (len(table.rows) if table is not None else 0) + lines_of(asked) + lines_of(lead.line)
         named = _what_fits(named, measure.sentence, lines=TEXT_LINES - above)
     return blocks(
         Text(asked, kind="asked") if asked else None,
-        Headline(answer, good=good),
+        lead,
         Meters(tuple(meters)) if meters else None,
         table,
         named,
@@ -289,9 +290,9 @@ def used_of(option: Any, name: str) -> str:
     return f"{used:g}{rented} x {name}"
 
 
-def run_price(cost: Quantity, *, wall_s: float, usd_per_hour: float) -> str:
+def run_price(cost: Quantity, *, wall_s: float, usd_per_hour: float) -> tuple[str, str]:
     """
-    What a run costs, how long it takes, and the product that makes the cost.
+    What a run costs, and beside it how long it takes and the product that makes the cost.
 
     Hours are charged while instances stand: fewer than it takes where spot capacity is away, more where they are
     rounded up or kept for retries. Storage is charged beside them.
@@ -299,13 +300,13 @@ def run_price(cost: Quantity, *, wall_s: float, usd_per_hour: float) -> str:
     Examples
     --------
     >>> run_price(Quantity(value=315.0, unit="USD"), wall_s=6.0 * 3600, usd_per_hour=90.0)
-    '$315 in 6 h (3.5 h at $90.00/h)'
+    ('$315', 'in 6 h (3.5 h at $90.00/h)')
     >>> run_price(Quantity(value=540.0, unit="USD"), wall_s=6.0 * 3600, usd_per_hour=90.0)
-    '$540 in 6 h ($90.00/h)'
+    ('$540', 'in 6 h ($90.00/h)')
     """
     beside = sum(part.value for part in cost.parts if part.name == "storage")
     charged = show((cost.value - beside) / usd_per_hour * 3600.0, "s") if usd_per_hour else ""
     taken, price = show(wall_s, "s"), f"${usd_per_hour:,.2f}/h"
     product = price if charged in {taken, ""} else f"{charged} at {price}"
     stored = f" + {money(beside)} storage" if beside > 0.005 * cost.value else ""
-    return f"{money(cost.value)} in {taken} ({product}{stored})"
+    return money(cost.value), f"in {taken} ({product}{stored})"

@@ -65,7 +65,7 @@ def _apart(before: Block | None, block: Block) -> bool:
 
 def _print(console: Console, block: Block, *, indent: str) -> None:
     if isinstance(block, Headline):
-        _lines(console, block.text, indent=indent, style="bold" if block.good else "bold red")
+        _lines(console, block.line, indent=indent, style="bold" if block.good else "bold red")
     elif isinstance(block, Meters):
         for line in _pack_meters([meter.text() for meter in block.meters], width=_room(console)):
             _lines(console, line, indent=INDENT)

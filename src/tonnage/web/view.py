@@ -142,15 +142,14 @@ def answer_view(
         The question as its form wrote it, and the names of the form's fields: what a change of it is made of.
     """
     document = document_of(answer, every=every)
-    good, parts = _headline(document, answer)
-    prices = [one for part in parts[1:] if "$" in part for one in _price_and_rest(part)]
+    lead = next((one for one in document.first if isinstance(one, Headline)), Headline("", good=works(answer)))
     meters = [one for block in document.first if isinstance(block, Meters) for one in block.meters]
     named = next((one for one in document.first if isinstance(one, Table) and one.options), None)
     table, labels = _label_choices(named)
     table = _without_constant(table)
     first = next(iter(getattr(answer, "options", ())), None)
     charts = charts_of(answer)
-    lead = charts[0] if charts and charts[0].name in LEADING else None
+    leading = charts[0] if charts and charts[0].name in LEADING else None
     texts = _texts(document, answer)
     matrix = matrix_of(answer)
     others = [
@@ -159,37 +158,29 @@ def answer_view(
         if isinstance(one, Section) or (isinstance(one, Table) and one is not named and matrix is None)
     ]
     return AnswerView(
-        good=good,
+        good=lead.good,
         sentence=in_names(answer.sentence),
         texts=texts,
-        product=parts[0] if len(parts) > 1 else "",
-        details=tuple(part for part in parts[1:] if "$" not in part),
-        price=prices[0] if prices else "",
-        beside=" ".join(prices[1:]),
+        product=lead.text if lead.text != lead.line else "",
+        details=lead.details,
+        price=lead.price,
+        beside=f"{lead.price_note} {lead.beside}".strip(),
         meters=tuple(meter_view(one) for one in meters if one.share is not None),
         evidence=str(getattr(first, "basis", "")),
         **_price_note(getattr(first, "bill", None)),
         figures=tuple(one for one in meters if one.share is None),
         choices=_choices(answer, named) or _models(answer),
         matrix=matrix,
-        chart=lead,
+        chart=leading,
         table=table,
         labels=labels,
         lead=EVIDENCE,
         blocks=html.blocks(others),
         changes=suggestions(answer, texts.changes, path=path, given=given or {}, known=known),
         rest=without_commands(" ".join(one.text for one in document.first if isinstance(one, Note) and one.text)),
-        tabs=_tabs(document, [chart for chart in charts if chart is not lead], answer=answer, key=key),
+        tabs=_tabs(document, [chart for chart in charts if chart is not leading], answer=answer, key=key),
         opens=explains(answer) and bool(table),
     )
-
-
-def _headline(document: Document, answer: Any) -> tuple[bool, tuple[str, ...]]:
-    """Whether it can be done, and the parts of the answer's first line."""
-    found = next((one for one in document.first if isinstance(one, Headline)), None)
-    if found is not None:
-        return found.good, found.parts
-    return works(answer), (answer.sentence,)
 
 
 def _texts(document: Document, answer: Any) -> Texts:
@@ -246,12 +237,6 @@ def meter_view(meter: Meter) -> dict[str, Any]:
         "over": (meter.share or 0.0) > 1.0,
         "now": f"{min(SCALE, meter.share or 0.0):.3f}",
     }
-
-
-def _price_and_rest(text: str) -> tuple[str, ...]:
-    """What a job costs, and apart from it its time and rate or its interval: "$8,130", "in 17.7 days ($19.20/h)"."""
-    found = re.fullmatch(r"(\$\S+) ((?:in |\().+)", text)
-    return (found[1], found[2]) if found else (text,)
 
 
 def _label_choices(table: Table | None) -> tuple[Table | None, tuple[str, ...]]:

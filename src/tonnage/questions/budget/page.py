@@ -13,6 +13,7 @@ from tonnage.report.document import (
     UNKNOWN,
     Block,
     Document,
+    Headline,
     Meter,
     Note,
     Section,
@@ -27,6 +28,7 @@ from tonnage.report.screen import first_screen, held_text, price_dates, stale_te
 from tonnage.report.wording import (
     chance_text,
     degrees,
+    limits,
     money,
     option_at_rank,
     percent,
@@ -98,7 +100,9 @@ def _serving(plan: BudgetPlan, models: Sequence[Affordable], *, screen: Screen) 
     load = float(f"{best.rate_per_s:.3g}")
     simulate = f"By averages; this simulates it: `tonnage plan serve {best.model} --rate {load:.15g}/s`"
     return screen(
-        answer=f"{rate} of {of}   {what}   {rental_text(option.bill)}   {money(best.usd_per_month)}/month",
+        answer=Headline(
+            f"{rate} of {of}", details=(what, rental_text(option.bill)), price=f"{money(best.usd_per_month)}/month"
+        ),
         meters=meters,
         table=_models(models, benchmark=plan.benchmark),
         risks=[step, held_text(option.bill) or stale_text(option.bill, plan.provenance.made), f"{simulate}."],
@@ -143,9 +147,15 @@ def _runs(plan: BudgetPlan, *, screen: Screen) -> tuple[Block, ...]:
         f"{model_name(one.model)} by {one.method} on {_size(one.tokens)} tokens" for one in plan.tunes[:2]
     )
     return screen(
-        answer=f"{_size(first.parameters)} parameters on {_size(first.tokens)} tokens   "
-        f"{first.configuration.count} x {part_name(first.configuration.accelerator)}   "
-        f"{show(first.wall_s, 's')}   {spread_usd(first.cost)}",
+        answer=Headline(
+            f"{_size(first.parameters)} parameters on {_size(first.tokens)} tokens",
+            details=(
+                f"{first.configuration.count} x {part_name(first.configuration.accelerator)}",
+                show(first.wall_s, "s"),
+            ),
+            price=money(first.cost.value),
+            price_note=f"({limits(first.cost)})" if limits(first.cost) else "",
+        ),
         table=_sizes(plan.runs),
         risks=[spread, saves, f"Or fine-tune: {tuned}." if tuned else ""],
     )

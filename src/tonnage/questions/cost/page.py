@@ -9,6 +9,7 @@ from tonnage.domain.cost import Input, Rent, RentOrBuy, Swing, cheapest_steady
 from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, names, records
 from tonnage.report.document import (
     Document,
+    Headline,
     Meter,
     Note,
     Table,
@@ -37,7 +38,6 @@ def rent_or_buy_document(answer: RentOrBuy, *, most: int | None = None) -> Docum
     first = first_screen(
         question=_question(answer),
         answer=_decision(answer),
-        good=answer.feasible,
         meters=[
             Meter("to own", f"{money(answer.owning.value)} in all", interval=limits(answer.owning)),
             Meter("a used hour", f"${owned.value:,.2f} an accelerator", interval=limits(owned)),
@@ -83,18 +83,21 @@ def _question(answer: RentOrBuy) -> list[str]:
     ]
 
 
-def _decision(answer: RentOrBuy) -> str:
+def _decision(answer: RentOrBuy) -> Headline:
     """Rent or buy, and by how much: the cheapest steady price beside what a used hour of the own machine costs."""
     best = cheapest_steady(answer.rents)
     if best is None:
-        return answer.sentence
+        return Headline(answer.sentence, good=answer.feasible)
     price = _usd_per_used_hour(answer, best)
     owned = answer.owned_usd_per_used_hour
     sure = chance_text(chance(owned, price))
     odds = f", {sure} likely to be cheaper" if sure else ""
-    return (
-        f"{best.advice}   ${price:,.2f} a used hour   {provider_name(best.provider)}, {best.term}, "
-        f"price of {best.as_of}   owning ${owned.value:,.2f}{odds}"
+    return Headline(
+        best.advice,
+        details=(f"{provider_name(best.provider)}, {best.term}, price of {best.as_of}",),
+        price=f"${price:,.2f} a used hour",
+        beside=f"owning ${owned.value:,.2f}{odds}",
+        good=answer.feasible,
     )
 
 

@@ -20,6 +20,7 @@ from tonnage.report.charts.chart import Chart, axis, colour, records
 from tonnage.report.document import (
     Block,
     Document,
+    Headline,
     Meter,
     Table,
     Text,
@@ -84,20 +85,19 @@ def _workload(one: FleetWorkload) -> str:
     return f"{one.name}{model}"
 
 
-def _recommendation(plan: FleetPlan) -> str:
+def _recommendation(plan: FleetPlan) -> Headline:
     assert plan.bill is not None
     most: dict[str, float] = {}
     for one in (one for one in plan.instances if not _cpu(one)):
         most[one.accelerator] = most.get(one.accelerator, 0.0) + plan.most_accelerators(one)
     kinds = ", ".join(f"{count:g} x {part_name(id)}" for id, count in most.items()) or "host cores"
     own = all(one.term == "own" for one in plan.instances)
-    price = (
-        "no rent: own machines do"
-        if own and not plan.bill.value
-        else f"{money(plan.bill.value)}/month (${plan.bill.value / HOURS_PER_MONTH:,.2f}/h on average)"
-    )
     varies = any(len(one.hours) > 1 for one in plan.instances)
-    return f"{'Up to ' if varies else ''}{kinds}   {price}"
+    lead = f"{'Up to ' if varies else ''}{kinds}"
+    if own and not plan.bill.value:
+        return Headline(lead, details=("no rent: own machines do",))
+    hour = f"(${plan.bill.value / HOURS_PER_MONTH:,.2f}/h on average)"
+    return Headline(lead, price=f"{money(plan.bill.value)}/month", price_note=hour)
 
 
 def _cpu(one: PoolInstances) -> bool:

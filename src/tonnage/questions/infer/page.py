@@ -12,7 +12,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.infer_plan import InferOption, InferPlan
 from tonnage.report.charts.chart import Chart, memory_chart
 from tonnage.report.charts.options import Axis, options_chart, point_of
-from tonnage.report.document import UNKNOWN, Contents, Meter, Text
+from tonnage.report.document import UNKNOWN, Contents, Headline, Meter, Text
 from tonnage.report.names import engine_title, model_name, part_name, product, provider_name
 from tonnage.report.page import EVIDENCE, SHOWN, Page
 from tonnage.report.screen import Ranking, held_text, price_dates, stale_text
@@ -81,13 +81,16 @@ def _load(plan: InferPlan) -> str:
     return show(rate, "1/s").replace("k/s", ",000/s").replace("/", " samples/")
 
 
-def _recommendation(_: InferPlan, best: InferOption) -> str:
+def _recommendation(_: InferPlan, best: InferOption) -> Headline:
     run = f"{best.precision.upper()}, batch {best.batch}, {engine_title(best.engine)}"
-    lead = f"{best.count} x {product(best.accelerator)}   {run}"
+    lead = f"{best.count} x {product(best.accelerator)}"
     if best.bill is not None:
-        month = f"   ${best.costs.usd_per_month:,.0f}/month" if best.costs else ""
-        return f"{lead}   {rental_text(best.bill)}   ${best.bill.usd_per_hour:,.2f}/h{month}"
-    return f"{lead}   {f'{money(best.price_usd)} to buy' if best.price_usd is not None else 'price not published'}"
+        month = f"${best.costs.usd_per_month:,.0f}/month" if best.costs else ""
+        price = f"${best.bill.usd_per_hour:,.2f}/h"
+        return Headline(lead, details=(run, rental_text(best.bill)), price=price, beside=month)
+    if best.price_usd is not None:
+        return Headline(lead, details=(run,), price=f"{money(best.price_usd)} to buy")
+    return Headline(lead, details=(run, "price not published"))
 
 
 def _meters(plan: InferPlan, best: InferOption) -> list[Meter]:

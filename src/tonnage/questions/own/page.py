@@ -48,7 +48,6 @@ def _document(plan: OwnPlan, *, most: int | None) -> Document:
     first = first_screen(
         question=_question(plan),
         answer=_headline(plan),
-        good=plan.feasible,
         meters=_meters(plan),
         table=_best_of_groups(able if most else able[:LINES], most=shown, benchmark=plan.benchmark),
         risks=[_in_host(plan), _short_of(plan), _mixed_line(plan), *_idle(plan)],
@@ -88,10 +87,10 @@ def _question(plan: OwnPlan) -> list[str]:
     ]
 
 
-def _headline(plan: OwnPlan) -> str:
+def _headline(plan: OwnPlan) -> Headline:
     able = plan.able
     if not able:
-        return plan.sentence
+        return Headline(plan.sentence, good=plan.feasible)
     best = max(able, key=lambda group: (group.rows[0].quality or 0.0, group.rows[0].output_tokens_per_s.value))
     row = best.rows[0]
     rate = f"{row.output_tokens_per_s.value:,.0f} tokens/s"
@@ -103,14 +102,16 @@ def _headline(plan: OwnPlan) -> str:
             if plan.feasible
             else "does not carry the workloads"
         )
-        return f"What is owned {carried}   best: {model_name(row.model)} on {best.name}, {rate}"
+        about = f"best: {model_name(row.model)} on {best.name}, {rate}"
+        return Headline(f"What is owned {carried}", details=(about,), good=plan.feasible)
     split = plan.mixed[0] if plan.mixed else None
     if split and (split.quality or 0.0, split.decode_per_s.value) > (row.quality or 0.0, row.per_request):
         each = (
             f"{split.decode_per_s.value:,.0f} tokens/s, {split.pipeline_per_s:,.0f} with {len(split.layers)} requests"
         )
-        return f"{model_name(split.model)} over all cards   {split.weights}   {each}"
-    return f"{model_name(row.model)} on {best.name}   {row.weights}   {rate}"
+        lead = f"{model_name(split.model)} over all cards"
+        return Headline(lead, details=(split.weights, each), good=plan.feasible)
+    return Headline(f"{model_name(row.model)} on {best.name}", details=(row.weights, rate), good=plan.feasible)
 
 
 def _meters(plan: OwnPlan) -> list[Meter]:

@@ -10,7 +10,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.questions.rl.question import RlOption, RlPlan
 from tonnage.questions.train.page import electricity_of_run
 from tonnage.report.charts.chart import Chart, axis, layer_charts, memory_chart, names, records
-from tonnage.report.document import Contents, Meter, Text
+from tonnage.report.document import Contents, Headline, Meter, Text
 from tonnage.report.names import model_name, part_name, product
 from tonnage.report.page import COST, PROVIDER, SURE, TERM, TIME, Page, at
 from tonnage.report.screen import held_text, price_dates, risk, run_price, stale_text
@@ -67,11 +67,10 @@ def _question(plan: RlPlan) -> list[str]:
     ]
 
 
-def _recommendation(_: RlPlan, best: RlOption) -> str:
-    price = run_price(best.cost, wall_s=best.run.wall_s.value, usd_per_hour=best.bill.usd_per_hour)
-    return (
-        f"{best.accelerators} x {product(best.case.accelerator)}   {_split(best)}   {rental_text(best.bill)}   {price}"
-    )
+def _recommendation(_: RlPlan, best: RlOption) -> Headline:
+    price, note = run_price(best.cost, wall_s=best.run.wall_s.value, usd_per_hour=best.bill.usd_per_hour)
+    lead = f"{best.accelerators} x {product(best.case.accelerator)}"
+    return Headline(lead, details=(_split(best), rental_text(best.bill)), price=price, price_note=note)
 
 
 def _split(option: RlOption) -> str:

@@ -14,7 +14,7 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.domain.serve_parts import FleetDay, FleetWay
 from tonnage.questions.serve.charts import serve_charts
 from tonnage.questions.serve.page_option import option_parts
-from tonnage.report.document import EVERY, Contents, Meter, Text
+from tonnage.report.document import EVERY, Contents, Headline, Meter, Text
 from tonnage.report.metrics import SPEEDS, objectives, objectives_text
 from tonnage.report.names import engine_title, model_name, part_name, product
 from tonnage.report.page import EVIDENCE, MEETS, PROVIDER, REGION, Cell, Page, at
@@ -102,15 +102,19 @@ def _ranking(plan: ServePlan) -> Ranking:
     return Ranking(price=lambda option: option.bill.usd_per_hour, speed=speed)
 
 
-def _recommendation(plan: ServePlan, best: ServeOption) -> str:
+def _recommendation(plan: ServePlan, best: ServeOption) -> Headline:
     c = best.configuration
     one = "unit" if c.pools else "replica"
     how = ", ".join((plural(best.replicas, one), degrees(c), c.precision.stored.upper(), *c.settings()))
     run = engine_title(c.engine.name, c.engine)
-    price = f"${best.bill.usd_per_hour:,.2f}/h   ${best.usd_per_month:,.0f}/month"
     lead = "Cheapest, no objective given: " if _open(plan.request) else ""
     parts = used_of(best, product(c.accelerator))
-    return f"{lead}{parts}   {how}, {run}   {rental_text(best.bill)}   {price}"
+    return Headline(
+        f"{lead}{parts}",
+        details=(f"{how}, {run}", rental_text(best.bill)),
+        price=f"${best.bill.usd_per_hour:,.2f}/h",
+        beside=f"${best.usd_per_month:,.0f}/month",
+    )
 
 
 def latency_meters(slo: Slo, seen: Capacity, *, at: str = "") -> list[Meter]:

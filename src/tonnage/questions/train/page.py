@@ -11,7 +11,7 @@ from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.train_plan import PAYS, FineTune, Milestone, RunOption, ScalingPoint, Train, TrainOption, TrainPlan
 from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, memory_chart, names, records
 from tonnage.report.charts.options import Axis, Point, options_chart, point_of
-from tonnage.report.document import Contents, Meter, Text
+from tonnage.report.document import Contents, Headline, Meter, Text
 from tonnage.report.names import in_names, model_name, part_name, product
 from tonnage.report.page import COST, PROVIDER, REGION, SURE, TERM, TIME, Page, at
 from tonnage.report.screen import closest_break_even, held_text, price_dates, run_price, stale_text
@@ -57,11 +57,12 @@ def _question(plan: TrainPlan) -> list[str]:
     return [model_name(plan.request.model), *train_question(plan.request), price_dates(plan.provenance)]
 
 
-def _recommendation(_: TrainPlan, best: TrainOption) -> str:
+def _recommendation(_: TrainPlan, best: TrainOption) -> Headline:
     c = best.configuration
     how = f"{_degrees(best)}, {c.precision.upper()}, {c.software}"
-    price = run_price(best.cost, wall_s=best.run.wall_s.value, usd_per_hour=best.bill.usd_per_hour)
-    return f"{best.accelerators} x {product(c.accelerator)}   {how}   {rental_text(best.bill)}   {price}"
+    price, note = run_price(best.cost, wall_s=best.run.wall_s.value, usd_per_hour=best.bill.usd_per_hour)
+    lead = f"{best.accelerators} x {product(c.accelerator)}"
+    return Headline(lead, details=(how, rental_text(best.bill)), price=price, price_note=note)
 
 
 def _degrees(option: TrainOption) -> str:
