@@ -32,7 +32,7 @@ def seconds(setup: TrainSetup) -> float:
         + 0.1 / setup.micro_batch
         + {"none": 0.0, "selective": 0.1, "full": 0.33}[setup.recompute]
     )
-    return busy * bubble_factor(setup)
+    return busy * bubble_factor(setup, layers=setup.model.depth)
 
 
 def over(setup: TrainSetup) -> float:
@@ -43,7 +43,7 @@ def over(setup: TrainSetup) -> float:
 
 
 def roofline(setup: TrainSetup) -> float:
-    return bubble_factor(setup) * (1.33 if setup.recompute == "full" else 1.0)
+    return bubble_factor(setup, layers=setup.model.depth) * (1.33 if setup.recompute == "full" else 1.0)
 
 
 @settings(max_examples=20)
@@ -110,7 +110,7 @@ def test_adapters_are_not_pipelined() -> None:
 def test_the_bubble_is_that_of_its_schedule(pp: int, vpp: int, expected: float) -> None:
     layout = TrainLayout(pp=pp, vpp=vpp)
     setup = train_setup(layout=layout, num_micro_batches=64, model=DENSE)
-    assert bubble_factor(setup) <= expected + 1e-9
+    assert bubble_factor(setup, layers=setup.model.depth) <= expected + 1e-9
 
 
 def test_thousands_of_accelerators_are_enumerated_quickly() -> None:

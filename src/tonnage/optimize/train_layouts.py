@@ -137,12 +137,11 @@ def fastest_by_chance(found: Iterable[Arrangement], *, keep: int) -> list[Arrang
     return kept
 
 
-def bubble_factor(setup: TrainSetup) -> float:
+def bubble_factor(setup: TrainSetup, *, layers: int) -> float:
     """How much longer than its ideal share a pipelined step lasts: uneven stages and the bubble. [-]"""
     layout, m = setup.layout, setup.num_micro_batches
     if layout.pp == 1:
         return 1.0
-    layers = setup.model.depth
     uneven = stage_layers(layers=layers, pp=layout.pp, vpp=layout.vpp) * layout.pp / layers
     return max(1.0, (m * (uneven - layout.pp / layers) + bubble_turns(pp=layout.pp, vpp=layout.vpp)) / m)
 

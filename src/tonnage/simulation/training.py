@@ -127,7 +127,8 @@ def _turns(times: Times, *, known: Turns | None = None) -> tuple[Turn, Turn]:
 def _layer_parts(times: Times, *, known: Turns | None) -> tuple[Quantity, ...]:
     setup, steps = times.setup, times.setup.num_micro_batches
     layer, head = _turns(times, known=known)
-    stage = _slowest_stage(layer, head, setup=setup)
+    layers = setup.model.depth
+    stage = _slowest_stage(layer, head, setup=setup, layers=layers)
     fixed = setup.coefficients.step_s[setup.software.fitted]
     return (
         _fitted("compute", steps * stage.compute),
@@ -135,19 +136,19 @@ def _layer_parts(times: Times, *, known: Turns | None) -> tuple[Quantity, ...]:
         _fitted("TP, CP and EP communication", steps * stage.exchange),
         _fitted("host", steps * stage.host + times.named("each step", fixed, how="data, logging, scaling checks")),
         _fitted("pipeline exchange", pipeline_exchange_s(times)),
-        _fitted("bubble", _bubble_s(layer, head, times)),
+        _fitted("bubble", _bubble_s(layer, head, times, layers=layers)),
         _fitted("DP communication", sum(times.exposed(each) for each in data_exchanges(times, stage=stage))),
         _fitted("optimizer", _optimizer_s(times)),
     )
 
 
-def _bubble_s(layer: Turn, head: Turn, times: Times) -> float:
+def _bubble_s(layer: Turn, head: Turn, times: Times, *, layers: int) -> float:
     """Filling and draining the pipeline."""
-    layout, count = times.setup.layout, times.setup.model.depth
-    mean_turn = float(layer.total * count + head.total) / layout.pp
+    layout = times.setup.layout
+    mean_turn = float(layer.total * layers + head.total) / layout.pp
     if layout.schedule == "1f1b" or layout.pp == 1:
         return bubble_turns(pp=layout.pp, vpp=layout.vpp) * mean_turn
-    share = count / layout.pp
+    share = layers / layout.pp
     weights = share * layer.weights + head.weights / layout.pp
     inputs = share * layer.backward + head.backward / layout.pp - weights
     return split_bubble_s(
@@ -231,11 +232,11 @@ def _sum(turns: Sequence[tuple[float, Turn]], *, over: float = 1.0) -> Turn:
     )
 
 
-def _slowest_stage(layer: Turn, head: Turn, *, setup: TrainSetup) -> Turn:
+def _slowest_stage(layer: Turn, head: Turn, *, setup: TrainSetup, layers: int) -> Turn:
     """A micro-batch's turn of a full stage, or of the last with the head, which has fewer layers if uneven. [s]"""
-    layout, count = setup.layout, setup.model.depth
-    full = stage_layers(layers=count, pp=layout.pp, vpp=layout.vpp)
-    uneven = count % (layout.pp * layout.vpp) != 0 and layout.pp > 1
+    layout = setup.layout
+    full = stage_layers(layers=layers, pp=layout.pp, vpp=layout.vpp)
+    uneven = layers % (layout.pp * layout.vpp) != 0 and layout.pp > 1
     last = full - 1 if uneven else full
     headless = layout.pp > 1 and full * layer.total >= last * layer.total + head.total
     return _sum([(full, layer), (0.0, head)] if headless else [(last, layer), (1.0, head)])
@@ -339,7 +340,7 @@ def forward_time(setup: TrainSetup) -> Quantity:
     plain = replace(setup, recompute="none", reference="cached")
     times = Times(setup=plain, links=network(plain))
     layer, head = _turns(times)
-    stage = _slowest_stage(layer, head, setup=plain)
+    stage = _slowest_stage(layer, head, setup=plain, layers=model.depth)
     mean = (model.depth * _ahead(layer) + _ahead(head)) / layout.pp
     gathered = 0.0
     if layout.zero_stage >= 3:

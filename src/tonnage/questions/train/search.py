@@ -135,7 +135,7 @@ def _of_batch(
 def _search(space: Space, *, keep: int) -> Found:
     """The search of one space with its functions filled in."""
     least = floor(space.templates)
-    usable = space.templates[0].accelerator.driver_memory_bytes
+    usable, layers = space.templates[0].accelerator.driver_memory_bytes, space.templates[0].model.depth
     upper = {kind.software.name: estimate.errors(kind).factor("memory_peak_bytes_upper") for kind in space.templates}
     busy: dict[tuple[object, ...], float] = {}
     known: Turns = {}
@@ -154,7 +154,7 @@ def _search(space: Space, *, keep: int) -> Found:
 
     def roofline(setup: TrainSetup) -> float:
         each = least.seconds[setup.software.name, setup.recompute]
-        return each * setup.global_batch / space.count * bubble_factor(setup)
+        return each * setup.global_batch / space.count * bubble_factor(setup, layers=layers)
 
     def shaped(setup: TrainSetup) -> float:
         """What the micro-batch's shapes and the exchange inside layers take, whatever the pipeline and sharding."""
@@ -164,7 +164,7 @@ def _search(space: Space, *, keep: int) -> Found:
             alone = replace(setup, layout=replace(layout, pp=1, vpp=1, dp=1, sharding="none"), num_micro_batches=_MANY)
             step = step_time(alone, known=known)
             busy[key] = (step.value - step.part("optimizer")) / _MANY
-        turns = setup.num_micro_batches * bubble_factor(setup) / layout.pp
+        turns = setup.num_micro_batches * bubble_factor(setup, layers=layers) / layout.pp
         return _ADMISSIBLE * busy[key] * turns
 
     return search(space, fits=over, chance=chance, seconds=seconds, bounds=(roofline, shaped), keep=keep)
