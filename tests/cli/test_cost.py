@@ -18,7 +18,7 @@ def run(*arguments: str) -> Result:
 def test_answers_in_a_sentence_and_opens_everything() -> None:
     result = run("H100", "--why")
     assert result.exit_code == 0 and result.output.startswith("rent or buy 8 x NVIDIA H100 SXM5 80 GB")
-    assert "Rent   $2.29 a used hour   Verda" in result.output and "likely to be cheaper" in result.output
+    assert "Rent   Verda" in result.output and "likely to be cheaper" in result.output
     for title in ("Where the money of owning goes", "What decides it", "What the rules of thumb become", "--interest"):
         assert title in result.output
 
