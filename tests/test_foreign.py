@@ -17,7 +17,6 @@ from tonnage.catalog import NOTHING
 from tonnage.catalog.additions import TEMPLATE
 from tonnage.cli import root
 from tonnage.errors import UNSEEN, BadRequest, TonnageError
-from tonnage.report.document import as_json
 from tonnage.web.tool_results import call
 
 DATA = Path(__file__).parent / "data"
@@ -58,12 +57,12 @@ def gguf(folder: Path, name: str) -> list[str]:
 
 
 def plan_file(folder: Path, name: str) -> list[str]:
-    (folder / "plan.json").write_text(as_json(plan(name)), encoding="utf-8")
+    (folder / "plan.json").write_text(json.dumps(plan(name)), encoding="utf-8")
     return ["export", str(folder / "plan.json"), "--to", "slurm"]
 
 
 def provider_in_plan(folder: Path, name: str) -> list[str]:
-    (folder / "plan.json").write_text(as_json(plan(provider=name)), encoding="utf-8")
+    (folder / "plan.json").write_text(json.dumps(plan(provider=name)), encoding="utf-8")
     return ["explain", str(folder / "plan.json")]
 
 

@@ -1,121 +1,111 @@
-"""Plans to export: small, written out, independent of what the planner chooses today."""
+"""
+Plans to export: small, kept as files, independent of what the planner chooses today; and what `tonnage export` writes.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-import msgspec
+import pytest
+from tests.asked import Refused, printed
 
-from tonnage.domain.answer import Quantity
-from tonnage.domain.layout import Engine, Layout
-from tonnage.domain.plan import PLAN_SCHEMA, Bill, Capacity, Configuration, Provenance, ServeOption, ServePlan
-from tonnage.domain.precision import Precision
-from tonnage.domain.requests.common import Lengths, Slo
-from tonnage.domain.requests.serve import Serve
-from tonnage.domain.serve_parts import FleetDay, Valleys
-
-ENGINE = Engine(
-    name="vllm",
-    max_num_seqs=256,
-    max_num_batched_tokens=8192,
-    memory_fraction=0.9,
-    max_model_len=32768,
-    block_tokens=16,
-    chunked_prefill=True,
-    prefix_caching=True,
-    cuda_graphs=True,
-)
-
-BILL = Bill(
-    provider="gcp",
-    instance_type="a3-highgpu-8g",
-    region="us-central1",
-    term="on-demand",
-    instances=1,
-    accelerators_per_instance=8,
-    usd_per_instance_hour=80.0,
-    lines=(Quantity(name="1 x a3-highgpu-8g", value=80.0),),
-    as_of="2026-11-01",
-)
+FOLDER = Path(__file__).parent
+SERVE, FINETUNE = (FOLDER.joinpath(f"{kind}_plan.json").read_text(encoding="utf-8") for kind in ("serve", "finetune"))
+"""Three replicas of one configuration, and one run of eight accelerators."""
+METHODS = {"train": "pretrain", "finetune": "full"}
 
 
-def plan(model: str = "meta-llama/Llama-3.1-70B-Instruct", *, checkpoint: str = "bf16", **changes: Any) -> ServePlan:
-    """A plan with one option; `changes` go to the option, its bill, configuration, layout, precision or engine."""
-    layout = taken(Layout(tp=2), changes)
-    precision = taken(Precision(weights="fp8", kv="fp8", activations="fp8"), changes)
-    engine = taken(ENGINE, changes)
-    configuration = Configuration(
-        accelerator=changes.pop("accelerator", "h100-sxm5-80gb"), layout=layout, precision=precision, engine=engine
-    )
-    bill = taken(BILL, changes)
-    day, slo = changes.pop("day", None), changes.pop("slo", Slo())
-    facts = {name: changes.pop(name) for name in ("named", "pools", "stored_bytes") if name in changes}
-    option = taken(option_of(configuration, bill), changes)
-    assert not changes, f"no such field: {changes}"
-    return ServePlan(
-        schema=PLAN_SCHEMA,
-        feasible=True,
-        sentence="Rent.",
-        request=Serve(model=model, lengths=Lengths(prompt_tokens=1000, output_tokens=200), rate_per_s=4.0, slo=slo),
-        model={"id": model, "checkpoint": checkpoint, **facts},
-        options=(option,),
-        day=day,
-        provenance=Provenance(version="0.1.0", catalogue={}, made="2026-11-21"),
-    )
+def exported(made: Any, target: str, *options: str) -> dict[str, str]:
+    """
+    The files that `tonnage export` writes for a plan, by their names.
+
+    Raises
+    ------
+    Refused
+        It writes none; one sentence says why.
+    """
+    with TemporaryDirectory() as folder:
+        try:
+            _, told = printed("export", "-", "--to", target, "-o", folder, *options, text=json.dumps(made))
+        except Refused:
+            assert not any(Path(folder).iterdir())
+            raise
+        names = re.findall(rf"^wrote {re.escape(folder)}/(.+)$", told, re.MULTILINE)
+        return {name: Path(folder, name).read_bytes().decode() for name in names}
 
 
-def option_of(configuration: Configuration, bill: Bill) -> ServeOption:
-    """Three replicas of a configuration."""
-    return ServeOption(
-        configuration=configuration,
-        replicas=3,
-        accelerators=3 * configuration.layout.ranks,
-        capacity=Capacity(
-            max_rate_per_s=Quantity(value=6.0, unit="1/s"),
-            concurrency=23.7,
-            ttft_s=Quantity(value=0.5, unit="s"),
-            tpot_s=Quantity(value=0.03, unit="s"),
-            ttft_mean_s=0.3,
-            tpot_mean_s=0.02,
-            binds="kv",
-            binds_text="the KV cache is full",
-        ),
-        memory=Quantity(value=7e10, unit="bytes"),
-        kv_tokens=200_000.0,
-        bill=bill,
-        cost=Quantity(value=80.0, unit="USD/h"),
-        headroom=0.3,
-        usd_per_month=58_400.0,
-        usd_per_million_output_tokens=2.0,
-        basis="calibrated",
-    )
+@cache
+def targets() -> dict[str, str]:
+    """What `tonnage export --to list` says of each target: release, files, command."""
+    lines = printed("export", "-", "--to", "list")[0].splitlines()
+    return {line.split()[0]: line for line in lines}
 
 
-def taken(noun: Any, changes: dict[str, Any]) -> Any:
-    """The noun with those of the changes that are its fields, which are taken away."""
-    mine = {name: changes.pop(name) for name in noun.__struct_fields__ if name in changes}
-    return msgspec.structs.replace(noun, **mine)
+def files_of(target: str) -> set[str]:
+    """Names that files of a target may have."""
+    return set(targets()[target].partition(": ")[2].partition("; ")[0].split(", "))
 
 
-ZERO = FleetDay(
-    shape="bursts",
-    source="",
-    period_s=3600.0,
-    interval_s=60.0,
-    rates_per_s=(1.0, 0.0),
-    replicas=(1, 0),
-    usable_per_s=4.2,
-    cold_start=Quantity(value=95.0, unit="s"),
-    ways=(),
-    wasted_share=0.8,
-    best="scale-to-zero",
-    valleys=Valleys(replica_hours_per_day=0.0, requests_per_day=0.0, output_tokens_per_day=0.0, usd_per_day=0.0),
-)
+@cache
+def targets_of(kind: str) -> frozenset[str]:
+    """Targets that take plans of a kind, as one says that takes none of it."""
+    made, other = (plan(), "torchrun") if kind == "serve" else (train_plan(method=METHODS[kind]), "vllm")
+    with pytest.raises(Refused, match=f"not '{kind}'; {kind}: ") as told:
+        exported(made, other)
+    return frozenset(str(told.value).rpartition(f"; {kind}: ")[2].split(", "))
+
+
+def plan(model: str = "meta-llama/Llama-3.1-70B-Instruct", **changes: Any) -> Any:
+    """The kept plan to serve; `changes` go to its option, bill, configuration, layout, precision, engine or model."""
+    made = json.loads(SERVE)
+    made["request"]["model"] = made["model"]["id"] = model
+    configuration = made["options"][0]["configuration"]
+    parts = (configuration["layout"], configuration["precision"], configuration["engine"])
+    return _changed(made, changes, *parts, *_others(made))
+
+
+def train_plan(model: str = "meta-llama/Llama-3.1-8B", *, method: str = "full", **changes: Any) -> Any:
+    """The kept plan to fine-tune, or one to pre-train; `changes` as in `plan`."""
+    made = json.loads(FINETUNE)
+    configuration = made["options"][0]["configuration"]
+    configuration |= {"method": method, "weights": "nf4" if method == "qlora" else "bf16"}
+    made["request"]["model"] = made["model"]["id"] = model
+    if method == "pretrain":
+        made |= {"kind": "train", "request": {"type": "train", "model": model, "tokens": 1e9}}
+    else:
+        made["request"]["method"] = method
+    return _changed(made, changes, configuration["layout"], *_others(made))
+
+
+def _others(made: Any) -> tuple[dict[str, Any], ...]:
+    option = made["options"][0]
+    return option["configuration"], option["bill"], option, made["request"], made["model"], made
+
+
+def _changed(made: Any, changes: dict[str, Any], *places: dict[str, Any]) -> Any:
+    """The plan with each change at the first place that has a field of its name."""
+    for name, value in changes.items():
+        next(place for place in places if name in place)[name] = value
+    return made
+
+
+ZERO = {
+    "shape": "bursts", "source": "", "period_s": 3600.0, "interval_s": 60.0, "rates_per_s": [1.0, 0.0],
+    "replicas": [1, 0], "usable_per_s": 4.2, "cold_start": {"value": 95.0, "unit": "s"}, "ways": [],
+    "wasted_share": 0.8, "best": "scale-to-zero",
+    "valleys": {"replica_hours_per_day": 0.0, "requests_per_day": 0.0, "output_tokens_per_day": 0.0,
+                "usd_per_day": 0.0},
+}  # fmt: skip
 """Requests come in bursts, and everything is off between them."""
 TWO_NODES = {"tp": 8, "pp": 2, "max_model_len": 131072, "replicas": 2, "instances": 4}
 """Changes that make a replica span two instances."""
 
-WATCHED = {"slo": Slo(ttft_s=0.8, tpot_s=0.05, e2e_s=20.0)}
+WATCHED = {"slo": {"ttft_s": 0.8, "tpot_s": 0.05, "e2e_s": 20.0}}
 """Objectives, for what watches them."""
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -144,7 +134,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "ray-serve": ("ray-serve", {}),
     "terraform": ("terraform", {}),
     "dynamo": ("dynamo", {}),
-    "dynamo-pools": ("dynamo", {"pools": {"prefill_workers": 2, "decode_workers": 6}, "stored_bytes": 1.4e11}),
+    "dynamo-pools": ("dynamo", {"pools": {"prefill_workers": 2, "decode_workers": 6}}),
     "kserve": ("kserve", {"term": "spot", "provider": "aws", "instance_type": "p5.48xlarge"}),
     "karpenter": ("karpenter", {"term": "spot", "provider": "aws", "instance_type": "p5.48xlarge"}),
     "prometheus": ("prometheus", WATCHED),
@@ -156,3 +146,47 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llm-d": ("llm-d", {"pools": {"prefill_workers": 2, "decode_workers": 6}}),
 }  # fmt: skip
 """Golden file -> target and what differs from the plain plan."""
+
+SHAPE = {"num_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "swiglu": True, "ffn_hidden_size": 14336}
+"""The widths of a decoder whose name nobody knows."""
+SIXTEEN = {"count": 16, "dp": 16, "instances": 2}
+TRAIN_CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "torchrun": ("torchrun", {}),
+    "torchrun-two-nodes-hsdp": ("torchrun", {**SIXTEEN, "sharding": "hsdp", "term": "spot"}),
+    "accelerate": ("accelerate", {}),
+    "accelerate-two-nodes": ("accelerate", {**SIXTEEN, "sharding": "zero2"}),
+    "deepspeed": ("deepspeed", {}),
+    "deepspeed-two-nodes": ("deepspeed", {**SIXTEEN, "sharding": "zero1", "recompute": "none"}),
+    "axolotl-lora": ("axolotl", {"method": "lora", "count": 1, "dp": 1, "sharding": "none"}),
+    "axolotl-qlora": ("axolotl", {"method": "qlora", "optimizer": "adamw-8bit"}),
+    "axolotl-full": ("axolotl", {}),
+    "trl-qlora": ("trl", {"method": "qlora", "optimizer": "adamw-8bit"}),
+    "torchtitan": (
+        "torchtitan",
+        {"method": "pretrain", "count": 16, "instances": 2, "tp": 2, "dp": 8, "sharding": "fsdp",
+         "recompute": "selective"},
+    ),
+    "maxtext": (
+        "maxtext",
+        {"method": "pretrain", "accelerator": "tpu-v5p", "count": 64, "instances": 16, "tp": 2, "dp": 32,
+         "sharding": "fsdp", "provider": "gcp", "instance_type": "ct5p-hightpu-4t",
+         "accelerators_per_instance": 4},
+    ),
+    "megatron": (
+        "megatron",
+        {"method": "pretrain", "count": 64, "instances": 8, "tp": 4, "pp": 2, "vpp": 2, "dp": 8, "sharding": "zero1",
+         "sequence_parallel": True, "recompute": "selective", "precision": "fp8"},
+    ),
+    "nemo-pretrain": (
+        "nemo",
+        {"method": "pretrain", "count": 64, "instances": 8, "tp": 4, "pp": 2, "vpp": 2, "dp": 8, "sharding": "zero1",
+         "sequence_parallel": True, "recompute": "selective", "precision": "fp8"},
+    ),
+    "nemo-lora": ("nemo", {"method": "lora", "sharding": "none"}),
+    "neuronx-lora": (
+        "neuronx",
+        {"method": "lora", "accelerator": "trainium1", "count": 16, "dp": 16, "sharding": "none",
+         "provider": "aws", "instance_type": "trn1.32xlarge", "accelerators_per_instance": 16},
+    ),
+}  # fmt: skip
+"""Case -> target and changes of the plan."""

@@ -11,17 +11,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import yaml
+from tests.asked import Refused
+from tests.export.plans import exported
 from tests.export.test_hostile import HOSTILE
 from tests.patience import PATIENCE_S
 
 import tonnage
-from tonnage import export
-from tonnage.domain.batch_plan import BatchOption, BatchPlan
-from tonnage.errors import BadRequest
-from tonnage.questions.launchable import launchable_option
 
 TARGETS = ("vllm-batch", "ray-data", "skypilot")
 FAKE = """
@@ -44,8 +41,8 @@ class LLM:
 
 
 @cache
-def planned() -> BatchPlan:
-    return tonnage.plan_batch(
+def kept() -> str:
+    plan = tonnage.plan_batch(
         "meta-llama/Llama-3.1-8B-Instruct",
         items="2M",
         deadline="8 h",
@@ -54,17 +51,15 @@ def planned() -> BatchPlan:
         accelerator="H100",
         provider="gcp",
     )
+    return json.dumps(tonnage.to_dict(plan))
 
 
-def exported(target: str, **changes: Any) -> dict[str, str]:
-    made, option = launchable_option(planned())
-    assert isinstance(made, BatchPlan) and isinstance(option, BatchOption)
-    option = msgspec.structs.replace(option, **changes)
-    return export.export(made, option, to=target)
+def planned() -> Any:
+    return json.loads(kept())
 
 
 def written(folder: Path, *, per_part: int) -> dict[str, Any]:
-    files = exported("vllm-batch")
+    files = exported(planned(), "vllm-batch")
     for name, text in files.items():
         (folder / name).write_text(text)
     settings: dict[str, Any] = json.loads(files["engine.json"])
@@ -116,38 +111,36 @@ def test_chats_are_answered_as_chats(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_plan_arrive() -> None:
-    _, option = launchable_option(planned())
-    engine = json.loads(exported("vllm-batch")["engine.json"])["engine"]
-    assert isinstance(option, BatchOption)
-    c = option.configuration
-    assert engine["tensor_parallel_size"] == c.layout.tp and engine["max_num_seqs"] == c.engine.max_num_seqs
-    assert engine["gpu_memory_utilization"] == c.engine.memory_fraction
-    (job,) = yaml.safe_load_all(exported("skypilot")["job.yaml"])
-    assert job["envs"]["SHARDS"] == str(option.replicas) and job["resources"]["use_spot"] is (
-        option.bill.term == "spot"
-    )
+    made = planned()
+    option = made["options"][0]
+    option["configuration"]["layout"] = {"tp": 2}
+    option["configuration"]["engine"] |= {"max_num_seqs": 311, "memory_fraction": 0.83}
+    engine = json.loads(exported(made, "vllm-batch")["engine.json"])["engine"]
+    assert engine["tensor_parallel_size"] == 2 and engine["max_num_seqs"] == 311
+    assert engine["gpu_memory_utilization"] == 0.83
+    (job,) = yaml.safe_load_all(exported(made, "skypilot")["job.yaml"])
+    assert job["envs"]["SHARDS"] == str(option["replicas"])
+    assert job["resources"]["use_spot"] is (option["bill"]["term"] == "spot")
     assert job["resources"]["job_recovery"]["strategy"] == "EAGER_NEXT_REGION"
-    assert f"concurrency={option.replicas}," in exported("ray-data")["batch.py"]
+    assert f"concurrency={option['replicas']}," in exported(made, "ray-data")["batch.py"]
 
 
 def test_what_the_loop_cannot_run_is_refused_and_serving_targets_name_those_that_can() -> None:
-    _, option = launchable_option(planned())
-    assert isinstance(option, BatchOption)
-    layout = msgspec.structs.replace(option.configuration.layout, dp=2)
-    with pytest.raises(BadRequest, match="data-parallel"):
-        exported("vllm-batch", configuration=msgspec.structs.replace(option.configuration, layout=layout))
-    with pytest.raises(BadRequest, match="batch: ray-data, skypilot, vllm-batch"):
-        exported("kubernetes")
+    made = planned()
+    made["options"][0]["configuration"]["layout"] = {"dp": 2}
+    with pytest.raises(Refused, match="data-parallel"):
+        exported(made, "vllm-batch")
+    with pytest.raises(Refused, match="batch: ray-data, skypilot, vllm-batch"):
+        exported(planned(), "kubernetes")
 
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_are_inert(target: str, name: str, tmp_path: Path) -> None:
-    made, option = launchable_option(planned())
-    assert isinstance(option, BatchOption)
-    bill = msgspec.structs.replace(option.bill, provider=name, region=name, instance_type=name)
-    named = msgspec.structs.replace(made, model={**made.model, "named": name})
-    for file, text in export.export(named, msgspec.structs.replace(option, bill=bill), to=target).items():  # type: ignore[arg-type]
+    made = planned()
+    made["options"][0]["bill"] |= {"provider": name, "region": name, "instance_type": name}
+    made["model"]["named"] = name
+    for file, text in exported(made, target).items():
         if file.endswith(".py"):
             tree = ast.parse(text)
             if target == "ray-data":

@@ -6,12 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from tests.export.plans import plan
+from tests.asked import Refused
+from tests.export.plans import exported, plan
 from tests.export.test_hostile import HOSTILE
 from tests.export.test_terraform import disagreements
-
-from tonnage import export
-from tonnage.errors import BadRequest
 
 KINDS = {
     "aws": "aws_budgets_budget",
@@ -21,8 +19,7 @@ KINDS = {
 
 
 def written(**changes: Any) -> dict[str, Any]:
-    made = plan(**changes)
-    document: dict[str, Any] = json.loads(export.export(made, made.options[0], to="budget")["budget.tf.json"])
+    document: dict[str, Any] = json.loads(exported(plan(**changes), "budget")["budget.tf.json"])
     return document
 
 
@@ -36,8 +33,8 @@ def test_arguments_and_variables_are_known(provider: str) -> None:
 
 
 def test_the_limit_is_the_plans_month() -> None:
-    made = plan(provider="aws")
-    month = f"{made.options[0].bill.usd_per_hour * 730:.0f}"
+    bill = plan(provider="aws")["options"][0]["bill"]
+    month = f"{bill['instances'] * bill['usd_per_instance_hour'] * 730:.0f}"
     (aws,) = written(provider="aws")["resource"][KINDS["aws"]].values()
     (gcp,) = written(provider="gcp")["resource"][KINDS["gcp"]].values()
     (azure,) = written(provider="azure")["resource"][KINDS["azure"]].values()
@@ -47,7 +44,7 @@ def test_the_limit_is_the_plans_month() -> None:
 
 
 def test_other_providers_are_told_the_sum() -> None:
-    with pytest.raises(BadRequest, match=r"aws, gcp, azure, and the plan rents at nebius: set \$\d"):
+    with pytest.raises(Refused, match=r"aws, gcp, azure, and the plan rents at nebius: set \$\d"):
         written(provider="nebius")
 
 

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.export.plans import exported
 
 import tonnage
-from tonnage import export
-from tonnage.questions.launchable import launchable_option
 
 pytest.importorskip("gguf", reason="the test makes a GGUF model: pip install gguf")
 xllamacpp = pytest.importorskip("xllamacpp", reason="the test serves it: pip install xllamacpp")
@@ -44,8 +43,8 @@ def flags() -> dict[str, str]:
         precision="gguf-q8_0",
         quick=True,
     )
-    made, option = launchable_option(plan, checkpoint="bartowski/Llama-3.2-1B-Instruct-GGUF")
-    script = export.export(made, option, to="llamacpp")["serve.sh"]
+    checkpoint = "bartowski/Llama-3.2-1B-Instruct-GGUF"
+    script = exported(tonnage.to_dict(plan), "llamacpp", "--checkpoint", checkpoint)["serve.sh"]
     words = shlex.split(script[script.index("exec ") :].replace("\\\n", " "))
     assert words[1] == "llama-server"
     read: dict[str, str] = {}

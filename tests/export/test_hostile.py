@@ -11,10 +11,8 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.export.plans import TWO_NODES, plan
-
-from tonnage import export
-from tonnage.errors import TonnageError
+from tests.asked import Refused
+from tests.export.plans import TWO_NODES, exported, plan
 
 HOSTILE = (
     "x/y; rm -rf ~",
@@ -45,10 +43,8 @@ UNSEEN = (
 NAMES = st.one_of(st.sampled_from(HOSTILE + UNSEEN), st.text(min_size=1, max_size=40).map(lambda text: f"a/{text}"))
 
 
-def exported(target: str, model: str, **changes: Any) -> dict[str, str]:
-    named = {"named": model} if target in {"trtllm", "llamacpp"} else {}
-    made = plan(model, provider=model, region=model, instance_type=model, **named, **changes)
-    return export.export(made, made.options[0], to=target)
+def written(target: str, model: str, **changes: Any) -> dict[str, str]:
+    return exported(plan(named=model, provider=model, region=model, instance_type=model, **changes), target)
 
 
 def arguments(script: str, folder: Path) -> list[str]:
@@ -73,7 +69,7 @@ def arguments(script: str, folder: Path) -> list[str]:
 @pytest.mark.parametrize("model", HOSTILE)
 @pytest.mark.parametrize(("target", "engine"), [("vllm", "vllm"), ("sglang", "sglang"), ("slurm", "vllm")])
 def test_shell_receives_the_name_as_one_word(target: str, engine: str, model: str, tmp_path: Path) -> None:
-    (text,) = exported(target, model, name=engine).values()
+    (text,) = written(target, model, name=engine).values()
     assert model.rstrip("/") in arguments(text, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["bin"]
 
@@ -81,8 +77,8 @@ def test_shell_receives_the_name_as_one_word(target: str, engine: str, model: st
 @pytest.mark.parametrize("target", ["vllm", "slurm", "kubernetes", "ray-serve"])
 @pytest.mark.parametrize("model", UNSEEN)
 def test_a_name_that_is_not_seen_whole_is_refused(target: str, model: str) -> None:
-    with pytest.raises(TonnageError, match=r"U\+[0-9A-F]{4}") as caught:
-        exported(target, model)
+    with pytest.raises(Refused, match=r"U\+[0-9A-F]{4}") as caught:
+        written(target, model)
     assert str(caught.value).isprintable()
 
 
@@ -91,8 +87,8 @@ def test_a_name_that_is_not_seen_whole_is_refused(target: str, model: str) -> No
 def test_compose_and_kubernetes_receive_the_name_as_one_argument(model: str) -> None:
     for target, find in (("compose", compose_argv), ("kubernetes", kubernetes_argv)):
         try:
-            text = next(iter(exported(target, model).values()))
-        except TonnageError:
+            text = next(iter(written(target, model).values()))
+        except Refused:
             continue
         # Both replace $NAME or $(NAME), and both write a dollar as two.
         argv = find(text)
@@ -114,7 +110,7 @@ def kubernetes_argv(text: str) -> list[str]:
 @pytest.mark.parametrize("target", ["kubernetes", "skypilot", "slurm", "vllm"])
 @pytest.mark.parametrize("model", HOSTILE)
 def test_scripts_inside_files_of_two_nodes_stay_shell(target: str, model: str) -> None:
-    for text in exported(target, model, **TWO_NODES).values():
+    for text in written(target, model, **TWO_NODES).values():
         for script in scripts(text, target):
             done = subprocess.run(["bash", "-n"], input=script.encode(), capture_output=True, check=False)
             assert done.returncode == 0, done.stderr
@@ -135,8 +131,8 @@ def scripts(text: str, target: str) -> list[str]:
 def test_no_comment_and_no_directive_is_left_by_a_name(model: str) -> None:
     for target in ("vllm", "slurm", "skypilot", "dstack", "ray-serve"):
         try:
-            files = exported(target, model)
-        except TonnageError:
+            files = written(target, model)
+        except Refused:
             continue
         for text in files.values():
             head = text.split("set -euo pipefail")[0] if target in {"vllm", "slurm"} else ""
@@ -149,14 +145,14 @@ def test_no_comment_and_no_directive_is_left_by_a_name(model: str) -> None:
 @given(NAMES)
 def test_yaml_keeps_the_name(model: str) -> None:
     try:
-        text = exported("ray-serve", model)["serve.yaml"]
-    except TonnageError:
+        text = written("ray-serve", model)["serve.yaml"]
+    except Refused:
         return
     config = yaml.safe_load(text)["applications"][0]["args"]["llm_configs"][0]
     assert config["model_loading_config"]["model_source"] == model.rstrip("/")
 
 
 def test_dstack_sees_no_variable_in_a_name() -> None:
-    text = exported("dstack", "a/${{ secrets.token }}")["service.dstack.yml"]
+    text = written("dstack", "a/${{ secrets.token }}")["service.dstack.yml"]
     body = yaml.safe_load(text)
     assert "${{" not in json.dumps([body["commands"], body["model"]])

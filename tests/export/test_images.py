@@ -8,11 +8,7 @@ from datetime import date
 from importlib.resources import files
 from typing import Any
 
-from tests.export.plans import CASES, plan
-from tests.export.train_plans import SIXTEEN, TRAIN_CASES, train_plan
-
-from tonnage import export
-from tonnage.questions.launchable import launchable_option
+from tests.export.plans import CASES, SIXTEEN, TRAIN_CASES, exported, plan, train_plan
 
 ROWS = list(csv.DictReader(files("tonnage.export").joinpath("data/images.csv").read_text("utf-8").splitlines()))
 NAMED = re.compile(r"""(?:["']?image(?:_id)?["']?: ["']?(?:docker:)?|docker run [^\n]*? )([\w./-]+:[\w.-]+)""")
@@ -35,12 +31,12 @@ SERVED: tuple[dict[str, Any], ...] = (
 )
 TRAINED: tuple[dict[str, Any], ...] = (
     {**SIXTEEN, "sharding": "hsdp"},
-    {**SIXTEEN, "sharding": "hsdp", "accelerator": "mi300x", "vendor": "amd"},
+    {**SIXTEEN, "sharding": "hsdp", "accelerator": "mi300x"},
     TRAIN_CASES["neuronx-lora"][1],
 )
 
 
-def exported() -> list[str]:
+def texts() -> list[str]:
     """Texts of every orchestrator's files for each engine and maker, and of every golden case."""
     cases = [(target, plan, changes) for target, changes in CASES.values()]
     cases += [(target, train_plan, changes) for target, changes in TRAIN_CASES.values()]
@@ -49,14 +45,13 @@ def exported() -> list[str]:
     cases += [("jobset", train_plan, changes) for changes in TRAINED]
     found = []
     for target, make, changes in cases:
-        made, option = launchable_option(make(**changes))
-        found += export.export(made, option, to=target).values()
+        found += exported(make(**changes), target).values()
     return found
 
 
 def test_every_exported_image_is_listed_and_every_listed_one_is_exported() -> None:
     tags = {row["use"]: re.escape(row["image"]).replace(re.escape("{version}"), r"\d+\.\d+\.\d+") for row in ROWS}
-    named = {name for text in exported() for name in NAMED.findall(text)}
+    named = {name for text in texts() for name in NAMED.findall(text)}
     unlisted = {name for name in named if not any(re.fullmatch(tag, name) for tag in tags.values())}
     assert len(named) >= 13 and not unlisted
     unused = {use for use, tag in tags.items() if not any(re.fullmatch(tag, name) for name in named)}
@@ -80,8 +75,7 @@ def test_no_exporter_names_an_image_of_its_own() -> None:
 
 def test_sglangs_images_are_of_the_parts_architecture_and_others_are_told() -> None:
     def written(accelerator: str) -> str:
-        made, option = launchable_option(plan(name="sglang", accelerator=accelerator))
-        return export.export(made, option, to="kubernetes")["serve.yaml"]
+        return exported(plan(name="sglang", accelerator=accelerator), "kubernetes")["serve.yaml"]
 
     assert "rocm700-mi30x" in written("mi325x") and "rocm700-mi35x" in written("mi350x")
     assert "build your own" in written("mi250x") and "build your own" not in written("mi355x")

@@ -10,19 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.export.train_plans import SHAPE, TRAIN_CASES, train_plan
-
-from tonnage import export
-from tonnage.errors import BadRequest
-from tonnage.questions.launchable import launchable_option
+from tests.asked import Refused
+from tests.export.plans import SHAPE, TRAIN_CASES, exported, targets, train_plan
 
 TARGETS = ("nemo", "neuronx")
 TRAINIUM = {k: v for k, v in TRAIN_CASES["neuronx-lora"][1].items() if k != "method"}
 
 
 def written(target: str, **changes: Any) -> dict[str, str]:
-    made, option = launchable_option(train_plan(**changes))
-    return export.export(made, option, to=target)
+    return exported(train_plan(**changes), target)
 
 
 def plan_of(target: str, **changes: Any) -> dict[str, Any]:
@@ -33,7 +29,7 @@ def plan_of(target: str, **changes: Any) -> dict[str, Any]:
 def options(target: str) -> dict[str, list[str] | None]:
     text = files("tonnage.export").joinpath(f"data/options/{target}.json").read_text(encoding="utf-8")
     found = json.loads(text)
-    assert found["version"] == export.known_targets()[target].version
+    assert f" {found['version']}: " in targets()[target]
     return {name.removeprefix("--"): choices for name, choices in found["options"].items()}
 
 
@@ -123,8 +119,8 @@ def test_one_process_a_core_and_a_gpu(tmp_path: Path) -> None:
         ("nemo", {"sharding": "hsdp"}, "no sharding 'hsdp'"),
         ("nemo", {"sharding": "zero3", "pp": 2, "dp": 4}, "exclude each other"),
         ("nemo", {"optimizer": "lion"}, "no optimizer 'lion'"),
-        ("nemo", {"accelerator": "tpu-v5p", "vendor": "google"}, "does not run on"),
-        ("neuronx", {**TRAINIUM, "model": "mistralai/Mixtral-8x7B-v0.1", "shape": {}}, "types llama, qwen3"),
+        ("nemo", {"accelerator": "tpu-v5p"}, "does not run on"),
+        ("neuronx", {**TRAINIUM, "model": "mistralai/Mixtral-8x7B-v0.1"}, "types llama, qwen3"),
         ("neuronx", {**TRAINIUM, "sharding": "zero3"}, "no sharding 'zero3'"),
         ("neuronx", {**TRAINIUM, "precision": "fp8"}, "no precision 'fp8'"),
         ("neuronx", {**TRAINIUM, "tp": 32, "dp": 1}, "32 heads do not divide among 64 cores"),
@@ -133,13 +129,12 @@ def test_one_process_a_core_and_a_gpu(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_it_cannot_do_is_one_sentence(target: str, changes: dict[str, Any], told: str) -> None:
-    with pytest.raises(BadRequest, match=told) as caught:
+    with pytest.raises(Refused, match=told):
         written(target, **changes)
-    assert "\n" not in str(caught.value)
 
 
 def test_megatron_shards_as_planned() -> None:
-    text = written("megatron", sharding="zero3", shape=SHAPE)["pretrain.sh"]
+    text = written("megatron", sharding="zero3")["pretrain.sh"]
     for words in ("--use-megatron-fsdp", "--data-parallel-sharding-strategy optim_grads_params", "fsdp_dtensor"):
         assert words in " ".join(text.split())
     assert "--use-megatron-fsdp" not in written("megatron", sharding="zero1")["pretrain.sh"]
@@ -150,8 +145,8 @@ def test_megatron_shards_as_planned() -> None:
 def test_names_are_inert(target: str, name: str, tmp_path: Path) -> None:
     case = next(changes for other, changes in TRAIN_CASES.values() if other == target)
     plan = train_plan(name, **case)
-    plan.model["family"] = "Llama3"
-    found = export.export(plan, plan.options[0], to=target)
+    plan["model"] |= {"family": "Llama3", "shape": SHAPE}
+    found = exported(plan, target)
     assert json.loads(found["plan.json"])["model"] == name.rstrip("/")
     (tmp_path / "launch.sh").write_text(found["launch.sh"])
     (tmp_path / "torchrun").write_text("#!/bin/bash\n")

@@ -7,20 +7,14 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import yaml
-from tests.export.plans import TWO_NODES, plan
-
-from tonnage import export
-from tonnage.domain.plan import SeparatePools, ServePlan
-from tonnage.domain.sessions import PrefixReuse
-from tonnage.errors import BadRequest
-from tonnage.questions.launchable import launchable_option
+from tests.asked import Refused
+from tests.export.plans import TWO_NODES, exported, plan
 
 SCHEMAS = Path(__file__).parents[2] / "tools" / "export-validators"
 POOLS = {"prefill_workers": 2, "decode_workers": 6}
-APART = {"pools": POOLS, "stored_bytes": 1.4e11}
+APART = {"pools": POOLS}
 TARGETS = {"dynamo": "dynamographdeployment", "kserve": "llminferenceservice", "llm-d": "modelservice"}
 CASES: tuple[dict[str, Any], ...] = (
     {},
@@ -31,8 +25,7 @@ CASES: tuple[dict[str, Any], ...] = (
 
 
 def written(target: str, **changes: Any) -> dict[str, Any]:
-    made = plan(**changes)
-    (text,) = export.export(made, made.options[0], to=target).values()
+    (text,) = exported(plan(**changes), target).values()
     document: dict[str, Any] = next(iter(yaml.safe_load_all(text)))
     return document
 
@@ -70,11 +63,9 @@ def test_workers_are_counted_by_role() -> None:
 @pytest.mark.parametrize("name", ["vllm", "sglang"])
 def test_dynamo_gets_the_engines_own_options(name: str) -> None:
     changes = {"name": name, "max_num_seqs": 311, **({"block_tokens": 1} if name == "sglang" else {})}
-    made = plan(**changes)
     ((_, arguments),) = dynamo_workers(**changes).values()
-    argv = shlex.split(
-        export.export(made, made.options[0], to=name)["serve.sh"].split("exec ", 1)[1].replace("\\\n", " ")
-    )
+    script = exported(plan(**changes), name)["serve.sh"]
+    argv = shlex.split(script.split("exec ", 1)[1].replace("\\\n", " "))
     listens = {"--host", "0.0.0.0", "--port", "8000"}
     assert set(argv) - listens - {"vllm", "serve", "python3", "-m", "sglang.launch_server"} == (
         set(arguments) - {"--model"}
@@ -93,9 +84,8 @@ def test_what_kserve_writes_itself_is_not_said_twice() -> None:
 
 
 def test_only_targets_that_know_pools_take_them() -> None:
-    with pytest.raises(BadRequest, match="dynamo, kserve, llm-d"):
-        made = plan(**APART)
-        export.export(made, made.options[0], to="kubernetes")
+    with pytest.raises(Refused, match="dynamo, kserve, llm-d"):
+        exported(plan(**APART), "kubernetes")
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -107,7 +97,7 @@ def test_only_targets_that_know_pools_take_them() -> None:
     ],
 )
 def test_what_cannot_be_said_is_refused(target: str, changes: dict[str, Any], told: str) -> None:
-    with pytest.raises(BadRequest, match=told):
+    with pytest.raises(Refused, match=told):
         written(target, **changes)
 
 
@@ -122,14 +112,13 @@ def test_dynamo_joins_the_nodes_of_a_worker(name: str) -> None:
     document = written("dynamo", **changes)
     jsonschema.validate(document, json.loads((SCHEMAS / f"{TARGETS['dynamo']}.schema.json").read_text()))
     worker = document["spec"]["services"]["Worker"]
-    layout = plan(**changes).options[0].configuration.layout
     nodes, limit = worker["multinode"]["nodeCount"], int(worker["resources"]["limits"]["gpu"])
-    assert nodes == 2 and nodes * limit == layout.ranks
+    assert nodes == 2 and nodes * limit == 16
     # The operator adds what joins them, and refuses it twice.
     arguments = worker["extraPodSpec"]["mainContainer"]["args"]
     assert not {"--distributed-executor-backend", "--data-parallel-backend", "--nnodes", "--node-rank"} & set(arguments)
     degree = "--tensor-parallel-size" if name == "vllm" else "--tp-size"
-    assert degree not in arguments or int(arguments[arguments.index(degree) + 1]) >= layout.tp
+    assert degree not in arguments or int(arguments[arguments.index(degree) + 1]) >= 8
 
 
 def test_kserve_joins_nodes_by_data_parallelism_alone() -> None:
@@ -141,45 +130,33 @@ def test_kserve_joins_nodes_by_data_parallelism_alone() -> None:
     assert spec["worker"] == spec["template"]
     assert spec["worker"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "8"}
     assert "backend" not in spec["template"]["containers"][0]["env"][0]["value"]
-    with pytest.raises(BadRequest, match="data parallelism alone: export to dynamo or kubernetes"):
+    with pytest.raises(Refused, match="data parallelism alone: export to dynamo or kubernetes"):
         written("kserve", **TWO_NODES)
-    with pytest.raises(BadRequest, match=r"runs on one; .* export to dynamo or kubernetes"):
+    with pytest.raises(Refused, match=r"runs on one; .* export to dynamo or kubernetes"):
         written("llm-d", **WIDE)
 
 
 @pytest.mark.parametrize("target", ["kserve", "llm-d"])
 @pytest.mark.parametrize("model", ["a/$(touch pwned)", "a/{{ .Values.secret }}", "a/`id`", "a/b c"])
 def test_names_that_a_template_would_read_are_refused(target: str, model: str) -> None:
-    with pytest.raises(BadRequest, match="template"):
+    with pytest.raises(Refused, match="template"):
         written(target, model=model)
 
 
 def test_the_plans_pools_become_the_option() -> None:
     made = plan()
-    with pytest.raises(BadRequest, match="no separate pools"):
-        launchable_option(made, pools=True)
-    option = made.options[0]
-    pools = SeparatePools(
-        configuration=option.configuration,
-        prefill_workers=1,
-        decode_workers=3,
-        units=2,
-        accelerators=16,
-        rate_per_s=3.0,
-        together_per_s=2.5,
-        limit="TPOT",
-        ttft_s=0.4,
-        tpot_s=0.02,
-        transfer_s=0.01,
-        leaves_node=False,
-        bill=option.bill,
-        saves=0.3,
-        simulations=9,
-        sentence="",
-    )
-    filled, first = launchable_option(msgspec.structs.replace(made, pools=pools), pools=True)
-    assert isinstance(filled, ServePlan)
-    assert filled.model["pools"] == {"prefill_workers": 2, "decode_workers": 6} and first.replicas == 8
+    with pytest.raises(Refused, match="no separate pools"):
+        exported(made, "dynamo", "--pools")
+    option = made["options"][0]
+    made["pools"] = {
+        "configuration": option["configuration"], "prefill_workers": 1, "decode_workers": 3, "units": 2,
+        "accelerators": 16, "rate_per_s": 3.0, "together_per_s": 2.5, "limit": "TPOT", "ttft_s": 0.4, "tpot_s": 0.02,
+        "transfer_s": 0.01, "leaves_node": False, "bill": option["bill"], "saves": 0.3, "simulations": 9,
+        "sentence": "",
+    }  # fmt: skip
+    values = yaml.safe_load(exported(made, "llm-d", "--pools")["values.yaml"])
+    assert (values["prefill"]["replicas"], values["decode"]["replicas"]) == (2, 6)
+    assert "prefill" not in yaml.safe_load(exported(made, "kserve")["service.yaml"])["spec"]
 
 
 @pytest.mark.parametrize("apart", [{}, APART])
@@ -188,14 +165,13 @@ def test_a_plan_that_counts_on_caches_asks_for_a_router_that_follows_prefixes(ap
         found: dict[str, Any] = written("dynamo", **apart, **changes)["spec"]["services"]["Frontend"]
         return found
 
-    reuse = PrefixReuse(
-        rate_per_s=1.0, hit_rate=0.59, unbounded=0.6, computed_tokens=400.0, computed_p95=900.0, kept_s=60.0,
-        tiers=(), turns=2.0,
-    )  # fmt: skip
+    reuse = {
+        "rate_per_s": 1.0, "hit_rate": 0.59, "unbounded": 0.6, "computed_tokens": 400.0, "computed_p95": 900.0,
+        "kept_s": 60.0, "tiers": [], "turns": 2.0,
+    }  # fmt: skip
     assert "envs" not in frontend()
     asked = {one["name"]: one["value"] for one in frontend(reuse=reuse)["envs"]}
     assert asked == {"DYN_ROUTER_MODE": "kv", "DYN_ROUTER_USE_KV_EVENTS": "false"}
-    made = plan(reuse=reuse)
-    (text,) = export.export(made, made.options[0], to="compose").values()
+    (text,) = exported(plan(reuse=reuse), "compose").values()
     told = " ".join(text.replace("#", " ").split())
     assert "finds 59% of prompt tokens in caches: route requests by session or prefix" in told

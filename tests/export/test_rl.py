@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import shlex
-from datetime import date
 from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from msgspec.structs import replace
+from tests.asked import Refused
 from tests.conftest import Golden
+from tests.export.plans import exported, targets
 
-from tonnage.errors import BadRequest
-from tonnage.export import export, known_targets
-from tonnage.questions.ask import answer
-from tonnage.questions.launchable import launchable_option
-from tonnage.questions.rl.question import RlOption, RlPlan
+import tonnage
 
 FOLDER = Path(__file__).parents[1] / "golden" / "export"
 FIELDS = {
@@ -32,16 +28,22 @@ FIELDS = {
 }
 
 
-def planned(**changes: str) -> RlPlan:
-    plan = answer("rl", FIELDS | changes, today=date(2026, 11, 22))
-    assert isinstance(plan, RlPlan) and plan.options
+def planned(**changes: str) -> Any:
+    plan: Any = tonnage.to_dict(tonnage.plan_rl(**FIELDS | changes))
+    plan["provenance"]["made"] = "2026-11-22"
+    assert plan["options"]
     return plan
 
 
-def files(plan: RlPlan, target: str) -> str:
-    ready, option = launchable_option(plan)
-    (text,) = export(ready, option, to=target).values()
+def files(plan: Any, target: str) -> str:
+    (text,) = exported(plan, target).values()
     return text
+
+
+def changed(plan: Any, **case: Any) -> Any:
+    """The plan with fields of its first option's case changed."""
+    first, *others = plan["options"]
+    return plan | {"options": [first | {"case": first["case"] | case}, *others]}
 
 
 def overrides(text: str) -> dict[str, str]:
@@ -57,36 +59,36 @@ def options(text: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def deepspeed() -> RlPlan:
+def deepspeed() -> Any:
     return planned(framework="deepspeed")
 
 
 @pytest.fixture(scope="module")
-def shared() -> RlPlan:
+def shared() -> Any:
     return planned()
 
 
 @pytest.fixture(scope="module")
-def apart() -> RlPlan:
+def apart() -> Any:
     return planned(staleness="1", rollout_count="8")
 
 
-def test_verl_has_batches_and_layouts_of_the_plan(shared: RlPlan) -> None:
-    found, best = overrides(files(shared, "verl")), shared.options[0]
+def test_verl_has_batches_and_layouts_of_the_plan(shared: Any) -> None:
+    found, best = overrides(files(shared, "verl")), shared["options"][0]["case"]
     assert found["data.train_batch_size"] == "32" and found["actor_rollout_ref.rollout.n"] == "8"
-    assert found["actor_rollout_ref.rollout.tensor_model_parallel_size"] == str(best.case.rollout_layout.tp)
+    assert found["actor_rollout_ref.rollout.tensor_model_parallel_size"] == str(best["rollout_layout"]["tp"])
     assert int(found["trainer.nnodes"]) * int(found["trainer.n_gpus_per_node"]) == 16
     assert found["trainer.total_training_steps"] == "100"
 
 
-def test_verl_splits_machines_one_step_off_policy(apart: RlPlan) -> None:
+def test_verl_splits_machines_one_step_off_policy(apart: Any) -> None:
     text = files(apart, "verl")
     found = overrides(text)
     assert "one_step_off_policy.main_ppo" in text
     assert int(found["rollout.nnodes"]) + int(found["trainer.nnodes"]) == 2
 
 
-def test_nemo_rl_says_who_generates(shared: RlPlan, apart: RlPlan) -> None:
+def test_nemo_rl_says_who_generates(shared: Any, apart: Any) -> None:
     recipes: list[dict[str, Any]] = [yaml.safe_load(files(plan, "nemo-rl")) for plan in (shared, apart)]
     places = [recipe["policy"]["generation"]["colocated"] for recipe in recipes]
     assert places[0] == {"enabled": True}
@@ -108,14 +110,17 @@ def test_dapo_generates_more_than_it_trains_on() -> None:
     assert yaml.safe_load(files(plan, "nemo-rl"))["grpo"]["batch_multiplier"] == 3
 
 
-def test_openrlhf_has_batches_ranks_and_engines_of_the_plan(deepspeed: RlPlan) -> None:
-    found, case = options(files(deepspeed, "openrlhf")), deepspeed.options[0].case
-    layout = deepspeed.options[0].configuration.layout
+def test_openrlhf_has_batches_ranks_and_engines_of_the_plan(deepspeed: Any) -> None:
+    found, case = options(files(deepspeed, "openrlhf")), deepspeed["options"][0]["case"]
+    layout = deepspeed["options"][0]["configuration"]["layout"]
     ranks = int(found["--actor.num_nodes"]) * int(found["--actor.num_gpus_per_node"])
     engines = int(found["--vllm.num_engines"]) * int(found["--vllm.tensor_parallel_size"])
     assert ranks == engines == 16, "its own check, where both share accelerators"
-    assert found["--vllm.tensor_parallel_size"] == str(case.rollout_layout.tp)
-    assert found["--ds.tensor_parallel_size"] == str(layout.tp) and f"zero{found['--ds.zero_stage']}" == layout.sharding
+    assert found["--vllm.tensor_parallel_size"] == str(case["rollout_layout"]["tp"])
+    assert (
+        found["--ds.tensor_parallel_size"] == str(layout.get("tp", 1))
+        and f"zero{found['--ds.zero_stage']}" == layout["sharding"]
+    )
     assert found["--rollout.batch_size"] == "32" and found["--rollout.n_samples_per_prompt"] == "8"
     assert int(found["--data.max_samples"]) == 100 * 32 and found["--train.batch_size"] == "256"
     assert "--critic.num_nodes" not in found and found["--ref.num_nodes"] == found["--actor.num_nodes"]
@@ -129,55 +134,51 @@ def test_openrlhf_generates_ahead_on_machines_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "dapo", "ppo", "rloo"])
-def test_options_of_openrlhf_exist_in_the_release(deepspeed: RlPlan, algorithm: str) -> None:
+def test_options_of_openrlhf_exist_in_the_release(deepspeed: Any, algorithm: str) -> None:
     text = resources("tonnage.export").joinpath("data/options/openrlhf.json").read_text(encoding="utf-8")
     known = json.loads(text)
-    assert known["version"] == known_targets()["openrlhf"].version
-    ready, option = launchable_option(deepspeed)
-    assert isinstance(option, RlOption)
-    changed = replace(option, case=replace(option.case, algorithm=algorithm, reference=algorithm != "rloo"))
-    found = options(export(ready, changed, to="openrlhf")["openrlhf.sh"])
+    assert f" {known['version']}: " in targets()["openrlhf"]
+    plan = changed(deepspeed, algorithm=algorithm, reference=algorithm != "rloo")
+    found = options(files(plan, "openrlhf"))
     wrong = {name: value for name, value in found.items() if value not in (known["options"].get(name, ()) or [value])}
     assert len(found) >= 25 and wrong == {}
     assert ("--critic.num_nodes" in found) == (algorithm == "ppo")
     assert (found["--algo.kl.init_coef"] == "0") == (algorithm == "rloo")
 
 
-def test_files_of_openrlhf_are_the_kept_ones(deepspeed: RlPlan, request: pytest.FixtureRequest) -> None:
+def test_files_of_openrlhf_are_the_kept_ones(deepspeed: Any, request: pytest.FixtureRequest) -> None:
     golden = Golden(FOLDER, bool(request.config.getoption("--update-golden")))
     golden.check("openrlhf/openrlhf.sh", files(deepspeed, "openrlhf"))
 
 
-def test_what_openrlhf_cannot_say_is_refused(deepspeed: RlPlan) -> None:
-    option = deepspeed.options[0]
-    layout = replace(option.configuration.layout, pp=2)
-    pipeline = replace(option, configuration=replace(option.configuration, layout=layout))
-    changed = [
+def test_what_openrlhf_cannot_say_is_refused(deepspeed: Any) -> None:
+    first = deepspeed["options"][0]
+    configuration = first["configuration"]
+    layout = configuration["layout"] | {"pp": 2}
+    pipeline = deepspeed | {"options": [first | {"configuration": configuration | {"layout": layout}}]}
+    refusals = [
         (pipeline, "framework: .* no pipeline"),
-        (replace(option, case=replace(option.case, engine="sglang")), "engine: .* with vllm, not sglang"),
-        (replace(option, case=replace(option.case, precision="fp8")), "precision: .* 16 bits"),
-        (replace(option, case=replace(option.case, optimizer="lion")), "optimizer: .* not lion"),
-        (replace(option, case=replace(option.case, staleness=1)), "staleness: .* accelerators of their own"),
+        (changed(deepspeed, engine="sglang"), "engine: .* with vllm, not sglang"),
+        (changed(deepspeed, precision="fp8"), "precision: .* 16 bits"),
+        (changed(deepspeed, optimizer="lion"), "optimizer: .* not lion"),
+        (changed(deepspeed, staleness=1), "staleness: .* accelerators of their own"),
     ]
-    for wrong, said in changed:
-        with pytest.raises(BadRequest, match=said):
-            export(deepspeed, wrong, to="openrlhf")
+    for wrong, said in refusals:
+        with pytest.raises(Refused, match=said):
+            files(wrong, "openrlhf")
 
 
-def test_what_a_target_cannot_say_is_refused(shared: RlPlan, apart: RlPlan) -> None:
-    with pytest.raises(BadRequest, match="share the accelerators"):
+def test_what_a_target_cannot_say_is_refused(shared: Any, apart: Any) -> None:
+    with pytest.raises(Refused, match="share the accelerators"):
         files(apart, "trl-grpo")
-    with pytest.raises(BadRequest, match="not 'rl'"):
+    with pytest.raises(Refused, match="not 'rl'"):
         files(shared, "vllm")
-    old = replace(apart.options[0], case=replace(apart.options[0].case, staleness=4))
-    with pytest.raises(BadRequest, match="know 0 and 1"):
-        export(apart, old, to="verl")
-    turns = replace(shared.options[0], case=replace(shared.options[0].case, turns=5))
-    with pytest.raises(BadRequest, match="single-turn"):
-        export(shared, turns, to="verl")
+    with pytest.raises(Refused, match="know 0 and 1"):
+        files(changed(apart, staleness=4), "verl")
+    with pytest.raises(Refused, match="single-turn"):
+        files(changed(shared, turns=5), "verl")
 
 
-def test_a_hostile_name_stays_one_argument(shared: RlPlan) -> None:
-    plan = replace(shared, model=shared.model | {"named": "a/b'; rm -rf $(HOME)"})
-    (text,) = export(plan, plan.options[0], to="verl").values()
+def test_a_hostile_name_stays_one_argument(shared: Any) -> None:
+    text = files(shared | {"model": shared["model"] | {"named": "a/b'; rm -rf $(HOME)"}}, "verl")
     assert "'actor_rollout_ref.model.path=a/b'\"'\"'; rm -rf $(HOME)'" in text

@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.export.plans import TWO_NODES, plan
+from tests.asked import Refused
+from tests.export.plans import TWO_NODES, exported, plan
 from tests.export.test_hostile import HOSTILE
-
-from tonnage import export
-from tonnage.errors import BadRequest
 
 SCHEMA = Path(__file__).parents[2] / "tools" / "export-validators" / "terraform.schema.json"
 AWS = {"provider": "aws", "instance_type": "p5.48xlarge", "region": "us-east-1"}
@@ -36,8 +34,7 @@ def _against(where: str, known: dict[str, Any], written: dict[str, Any]) -> list
 
 
 def written(**changes: Any) -> dict[str, Any]:
-    made = plan(**changes)
-    document: dict[str, Any] = json.loads(export.export(made, made.options[0], to="terraform")["nodes.tf.json"])
+    document: dict[str, Any] = json.loads(exported(plan(**changes), "terraform")["nodes.tf.json"])
     return document
 
 
@@ -68,9 +65,9 @@ def test_the_plans_instances_arrive() -> None:
 
 
 def test_other_providers_are_refused_with_the_targets_that_can() -> None:
-    with pytest.raises(BadRequest, match="gcp, aws, azure, and the plan rents at nebius"):
+    with pytest.raises(Refused, match="gcp, aws, azure, and the plan rents at nebius"):
         written(provider="nebius")
-    with pytest.raises(BadRequest, match="attached one by one"):
+    with pytest.raises(Refused, match="attached one by one"):
         written(instance_type="n1-standard-8")
 
 
@@ -92,8 +89,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def karpenter(**changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    made = plan(**{**AWS, **changes})
-    pool, node_class = yaml.safe_load_all(export.export(made, made.options[0], to="karpenter")["pool.yaml"])
+    pool, node_class = yaml.safe_load_all(exported(plan(**{**AWS, **changes}), "karpenter")["pool.yaml"])
     return pool, node_class
 
 
@@ -105,14 +101,13 @@ def test_karpenter_may_start_the_planned_instances_and_one_more() -> None:
     assert asked["karpenter.sh/capacity-type"] == ["spot"]
     assert pool["spec"]["limits"] == {"nvidia.com/gpu": "32"}
     assert spec["nodeClassRef"]["name"] == node_class["metadata"]["name"]
-    made = plan(**AWS)
-    pods = yaml.safe_load(export.export(made, made.options[0], to="kubernetes")["serve.yaml"].split("---")[0])
+    pods = yaml.safe_load(exported(plan(**AWS), "kubernetes")["serve.yaml"].split("---")[0])
     tolerated = pods["spec"]["template"]["spec"]["tolerations"]
     assert spec["taints"][0]["key"] in [one["key"] for one in tolerated]
 
 
 def test_karpenter_is_for_eks_and_for_plain_names() -> None:
-    with pytest.raises(BadRequest, match="for EKS"):
+    with pytest.raises(Refused, match="for EKS"):
         karpenter(provider="gcp")
-    with pytest.raises(BadRequest, match="envsubst"):
+    with pytest.raises(Refused, match="envsubst"):
         karpenter(instance_type="p5.${HOME}")

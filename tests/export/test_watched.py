@@ -12,27 +12,26 @@ from typing import Any
 import pytest
 import yaml
 from hypothesis import given, settings
-from msgspec.structs import replace
-from tests.export.plans import CASES, WATCHED, plan
+from tests.asked import Refused
+from tests.export.plans import CASES, WATCHED, exported, plan
 from tests.export.test_hostile import HOSTILE, NAMES
 
-from tonnage import export
-from tonnage.domain.answer import Quantity
-from tonnage.engines.registry import engines, metrics_of
-from tonnage.errors import BadFact, BadRequest
+from tonnage.engines.registry import metrics_of
 
 ENGINES = ("vllm", "sglang", "trtllm", "llamacpp")
 
 
+def rules_file(model: str = "meta-llama/Llama-3.1-70B-Instruct", **changes: Any) -> str:
+    return exported(plan(model, **{**WATCHED, **changes}), "prometheus")["tonnage.rules.yaml"]
+
+
 def rules(**changes: Any) -> dict[str, dict[str, Any]]:
-    made = plan(**{**WATCHED, **changes})
-    (group,) = yaml.safe_load(export.export(made, made.options[0], to="prometheus")["tonnage.rules.yaml"])["groups"]
+    (group,) = yaml.safe_load(rules_file(**changes))["groups"]
     return {rule["alert"]: rule for rule in group["rules"]}
 
 
 def dashboard(**changes: Any) -> dict[str, Any]:
-    made = plan(**{**WATCHED, **changes})
-    found: dict[str, Any] = json.loads(export.export(made, made.options[0], to="grafana")["dashboard.json"])
+    found: dict[str, Any] = json.loads(exported(plan(**{**WATCHED, **changes}), "grafana")["dashboard.json"])
     return found
 
 
@@ -55,10 +54,8 @@ def test_limits_are_the_plans_own() -> None:
 
 def test_a_prediction_that_ends_below_the_objective_warns_before() -> None:
     made = plan(**WATCHED)
-    option = made.options[0]
-    narrow = Quantity(value=0.4, unit="s", low=0.3, high=0.6)
-    changed = replace(option, capacity=replace(option.capacity, ttft_s=narrow))
-    text = export.export(replace(made, options=(changed,)), changed, to="prometheus")["tonnage.rules.yaml"]
+    made["options"][0]["capacity"]["ttft_s"] = {"value": 0.4, "unit": "s", "low": 0.3, "high": 0.6}
+    text = exported(made, "prometheus")["tonnage.rules.yaml"]
     assert "TonnageTTFTBeyondPrediction" in text and "> 0.6" in text
     assert "TonnageTPOTBeyondPrediction" not in text, "it has no interval"
 
@@ -87,19 +84,16 @@ def test_a_comparison_holds_for_every_spelling_of_a_series(engine: str) -> None:
 
 
 def test_what_an_engine_does_not_state_is_said() -> None:
-    made = plan(**{**WATCHED, "name": "llamacpp"})
-    text = export.export(made, made.options[0], to="prometheus")["tonnage.rules.yaml"]
+    text = rules_file(name="llamacpp")
     assert "# TTFT: llama.cpp states none" in text and "TonnageTTFT" not in text
     assert "TPOT mean" in text and "tokens_predicted_seconds_total" in text and "--metrics" in text
     assert "states no TTFT, E2E" in dashboard(name="llamacpp")["description"]
 
 
 def test_an_engine_without_a_page_is_refused_with_the_reason() -> None:
-    name = next(one for one in engines() if metrics_of(one) is None)
-    made = plan(**{**WATCHED, "name": name})
     for target in ("prometheus", "grafana"):
-        with pytest.raises(BadRequest, match="no documented metrics page"):
-            export.export(made, made.options[0], to=target)
+        with pytest.raises(Refused, match="no documented metrics page"):
+            exported(plan(**WATCHED, name="hf"), target)
 
 
 @settings(max_examples=150)
@@ -107,9 +101,9 @@ def test_an_engine_without_a_page_is_refused_with_the_reason() -> None:
 def test_no_name_reaches_an_expression_or_a_template(model: str) -> None:
     try:
         made = plan(model, provider=model, region=model, instance_type=model, **WATCHED)
-        text = export.export(made, made.options[0], to="prometheus")["tonnage.rules.yaml"]
-        shown = json.loads(export.export(made, made.options[0], to="grafana")["dashboard.json"])
-    except (BadFact, BadRequest):
+        text = exported(made, "prometheus")["tonnage.rules.yaml"]
+        shown = json.loads(exported(made, "grafana")["dashboard.json"])
+    except Refused:
         return
     assert all(line.startswith("#") for line in text.split("groups:\n")[0].splitlines())
     (group,) = yaml.safe_load(text)["groups"]
@@ -131,8 +125,7 @@ def test_promtool_reads_the_rules_where_it_is_installed(model: str, tmp_path: Pa
     program = shutil.which("promtool")
     if program is None:
         pytest.skip("promtool is not installed")
-    made = plan(model, **WATCHED)
-    (tmp_path / "rules.yaml").write_text(export.export(made, made.options[0], to="prometheus")["tonnage.rules.yaml"])
+    (tmp_path / "rules.yaml").write_text(rules_file(model))
     subprocess.run([program, "check", "rules", "rules.yaml"], cwd=tmp_path, check=True, capture_output=True)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.export.plans import plan
+from tests.export import plans
 
-from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import ServePlan
 from tonnage.errors import BadRequest
 from tonnage.questions.check.check import check
@@ -16,8 +17,12 @@ from tonnage.questions.check.page import as_markdown
 from tonnage.questions.compare.answer import CHECK_SCHEMA, Check
 
 
+def plan(*model: str, **changes: Any) -> ServePlan:
+    return msgspec.convert(plans.plan(*model, **changes), ServePlan)
+
+
 def costing(usd: float) -> ServePlan:
-    return plan(cost=Quantity(value=usd, unit="USD/h"))
+    return plan(cost={"value": usd, "unit": "USD/h"})
 
 
 def moved(found: Check) -> list[str]:
@@ -63,7 +68,7 @@ def test_another_kind_is_refused() -> None:
 
 def test_markdown_holds_what_moved_and_no_markup_of_a_name() -> None:
     hostile = "x/<img src=x onerror=alert(1)>|[a](b)\n# title @team"
-    text = as_markdown(check(plan(), plan(hostile, cost=Quantity(value=99.0, unit="USD/h"))))
+    text = as_markdown(check(plan(), plan(hostile, cost={"value": 99.0, "unit": "USD/h"})))
     assert "**+23.8%**" in text
     assert "<img" not in text and "[a](b)" not in text and "@team" not in text and "\n# title" not in text
     assert text.count("|---|---|---|---|") == 2

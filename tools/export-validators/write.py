@@ -9,16 +9,13 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-import msgspec
 import yaml
-from tests.export.plans import CASES, plan
+from tests.export.plans import CASES, SIXTEEN, TRAIN_CASES, exported, plan, train_plan
 from tests.export.test_batch import planned
-from tests.export.train_plans import SIXTEEN, TRAIN_CASES, train_plan
 
-from tonnage.domain.plan import ServePlan
-from tonnage.domain.train_plan import TrainPlan
-from tonnage.export import export
+from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.export.job import job
+from tonnage.questions.ask import plan_of_text
 from tonnage.questions.launchable import launchable_option
 
 ORCHESTRATED: Final = {
@@ -84,7 +81,7 @@ def main(folder: Path) -> None:
     cases += [(_served_plan, ("run-vllm", ("vllm", SERVED)))]
     for make, (case, (target, changes)) in cases:
         made = make(**changes)
-        for name, text in export(made, made.options[0], to=target).items():
+        for name, text in exported(made, target).items():
             path = folder / case / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
@@ -93,35 +90,34 @@ def main(folder: Path) -> None:
             if "kind: JobSet" in text:
                 _job_apart(path, text)
         expected = (
-            _expected(made)
-            if isinstance(made, TrainPlan)
-            else {**SERVED_SHAPE, "seq_len": 64, "rotary_base": ROTARY_BASE}
+            _expected(made) if made["kind"] != "serve" else {**SERVED_SHAPE, "seq_len": 64, "rotary_base": ROTARY_BASE}
         )
         (folder / case / "expected.json").write_text(json.dumps(expected), encoding="utf-8")
     _requests(folder / "requests")
-    batch, option = launchable_option(planned())
-    for name, text in export(batch, option, to="ray-data").items():
+    for name, text in exported(planned(), "ray-data").items():
         (folder / "run-ray-data").mkdir(exist_ok=True)
         (folder / "run-ray-data" / name).write_text(text, encoding="utf-8")
 
 
-def _small_plan(**changes: Any) -> TrainPlan:
+def _small_plan(**changes: Any) -> Any:
     """Four steps of a tiny model whose weights lie beside the files, with a checkpoint every second step."""
     made = train_plan("tonnage/tiny", **changes)
-    made.model["rotary_base"] = ROTARY_BASE
-    (option,) = made.options
-    run = msgspec.structs.replace(option.run, steps=4, checkpoint_interval_s=2 * option.step_s.value)
-    return msgspec.structs.replace(made, options=(msgspec.structs.replace(option, run=run),))
+    made["model"]["rotary_base"] = ROTARY_BASE
+    (option,) = made["options"]
+    option["run"] |= {"steps": 4, "checkpoint_interval_s": 2 * option["step_s"]["value"]}
+    return made
 
 
-def _served_plan(**changes: Any) -> ServePlan:
+def _served_plan(**changes: Any) -> Any:
     """A server of the tiny model."""
     return plan("tonnage/tiny", **changes)
 
 
-def _expected(plan: TrainPlan) -> dict[str, Any]:
+def _expected(kept: Any) -> dict[str, Any]:
     """What the plan decided, for parsers that do not know Tonnage to hold their reading against."""
-    made = job(plan, plan.options[0])
+    plan, option = launchable_option(plan_of_text(json.dumps(kept), "the case"))
+    assert isinstance(plan, TrainPlan) and isinstance(option, TrainOption)
+    made = job(plan, option)
     layout = {name: getattr(made.layout, name) for name in ("tp", "pp", "cp", "ep", "dp", "sharding")}
     run = {"steps": made.steps, "save_steps": made.checkpoint_steps, "seq_len": made.seq_len}
     batch = {"micro_batch": made.micro_batch, "accumulation": made.accumulation, "global_batch": made.global_batch}

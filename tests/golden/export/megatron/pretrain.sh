@@ -10,7 +10,7 @@ set -euo pipefail
 : "${DATA:?prefix of the tokenised data}"
 : "${TOKENIZER:?id or folder of the tokenizer}"
 : "${CHECKPOINTS:?shared folder for checkpoints}"
-ROTARY="${ROTARY:-$(python3 model_flags.py meta-llama/Llama-3.1-8B num_hidden_layers=32 hidden_size=4096 num_attention_heads=32)}"
+ROTARY="${ROTARY:-$(python3 model_flags.py meta-llama/Llama-3.1-8B num_hidden_layers=32 hidden_size=4096 num_attention_heads=32 num_key_value_heads=8 head_dim=128)}"
 export CUDA_DEVICE_MAX_CONNECTIONS=1
 exec torchrun \
   --nproc-per-node 8 \
@@ -36,7 +36,12 @@ exec torchrun \
   --num-layers 32 \
   --hidden-size 4096 \
   --num-attention-heads 32 \
+  --kv-channels 128 \
+  --num-query-groups 8 \
   --ffn-hidden-size 14336 \
+  --disable-bias-linear \
+  --untie-embeddings-and-output-weights \
+  --group-query-attention \
   --swiglu \
   --bf16 \
   --fp8-format hybrid \
