@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
+from typing import Any
 
-from tonnage.adopt import read_running
-from tonnage.errors import TonnageError
+import pytest
+from tests.asked import Refused, printed, told
 
 SPEC = "kind: Deployment\napiVersion: apps/v1\nspec:\n"
 HOSTILE = {
@@ -29,12 +30,27 @@ HOSTILE = {
 }  # fmt: skip
 
 
+def written(folder: Path, name: str, text: str) -> str:
+    (folder / name).write_text(text, encoding="utf-8")
+    return str(folder / name)
+
+
+def running(file: str) -> Any:
+    """What is read of a deployment on one accelerator."""
+    load = ("--rate", "1/s", "--traffic", "chat", "--accelerator", "H100", "--provider", "lambda")
+    return told("adopt", file, *load).running
+
+
+def value(found: Any, name: str) -> Any:
+    return next((setting.value for setting in found.settings if setting.name == name), None)
+
+
 @pytest.mark.parametrize("why", HOSTILE)
-def test_what_no_deployment_needs_is_refused(why: str) -> None:
+def test_what_no_deployment_needs_is_refused(why: str, tmp_path: Path) -> None:
     """Without bounds most of these take longer than the suite lets any test run, or all memory."""
-    text, name, told = HOSTILE[why]
-    with pytest.raises(TonnageError, match=told):
-        read_running(text, name=name)
+    text, name, said = HOSTILE[why]
+    with pytest.raises(Refused, match=said):
+        printed("adopt", written(tmp_path, name, text))
 
 
 @pytest.mark.parametrize(
@@ -42,13 +58,13 @@ def test_what_no_deployment_needs_is_refused(why: str) -> None:
     [("spec", "[]"), ("spec", "x"), ("spec", "{template: []}"), ("spec", "{template: {spec: {containers: {a: 1}}}}"),
      ("spec", "{template: {spec: {containers: [{env: 3, args: {a: 1}, resources: []}]}}}"), ("kind", "[a]")],
 )  # fmt: skip
-def test_fields_of_another_shape_are_no_crash(field: str, value: str) -> None:
+def test_fields_of_another_shape_are_no_crash(field: str, value: str, tmp_path: Path) -> None:
     whole = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": "{}"} | {field: value}
-    with pytest.raises(TonnageError, match="starts nothing"):
-        read_running("".join(f"{name}: {text}\n" for name, text in whole.items()), name="a.yaml")
+    with pytest.raises(Refused, match="starts nothing"):
+        printed("adopt", written(tmp_path, "a.yaml", "".join(f"{name}: {text}\n" for name, text in whole.items())))
 
 
-def test_quotes_arrays_and_comments_go_on_over_lines_as_in_bash() -> None:
+def test_quotes_arrays_and_comments_go_on_over_lines_as_in_bash(tmp_path: Path) -> None:
     script = """
 # it's a comment, and don't count its quotes
 ARGS=(
@@ -56,20 +72,21 @@ ARGS=(
   --served-model-name 'a
 b'
 )
-MODEL='org/name'  # isn't open
+MODEL='meta-llama/Llama-3.1-8B'  # isn't open
 vllm serve "$MODEL" "${ARGS[@]}" \\
   --max-num-seqs 8
 """
-    found = read_running(script, name="a.sh")
-    assert (found.model, found.value("tp"), found.value("max_num_seqs")) == ("org/name", 2, 8)
+    found = running(written(tmp_path, "a.sh", script))
+    assert (found.model, value(found, "tp"), value(found, "max_num_seqs")) == ("meta-llama/Llama-3.1-8B", 2, 8)
 
 
-def test_a_count_with_a_fraction_is_named_and_not_rounded() -> None:
-    found = read_running("vllm serve org/name --tensor-parallel-size 2.5 --max-num-seqs 8", name="a.sh")
-    assert found.value("tp") is None
-    assert found.unknown == ("--tensor-parallel-size 2.5",)
+def test_a_count_with_a_fraction_is_named_and_not_rounded(tmp_path: Path) -> None:
+    script = "vllm serve meta-llama/Llama-3.1-8B --tensor-parallel-size 2.5 --max-num-seqs 8"
+    found = running(written(tmp_path, "a.sh", script))
+    assert value(found, "tp") is None and value(found, "max_num_seqs") == 8
+    assert found.unknown == ["--tensor-parallel-size 2.5"]
 
 
-def test_a_range_of_replicas_counts_at_its_larger_end() -> None:
-    text = "type: service\nreplicas: 1..4\ncommands: [vllm serve org/name]\nresources: {gpu: H100}\n"
-    assert read_running(text, name="a.dstack.yml").replicas == 4
+def test_a_range_of_replicas_counts_at_its_larger_end(tmp_path: Path) -> None:
+    text = "type: service\nreplicas: 1..4\ncommands: [vllm serve meta-llama/Llama-3.1-8B]\nresources: {gpu: H100}\n"
+    assert running(written(tmp_path, "a.dstack.yml", text)).replicas == 4

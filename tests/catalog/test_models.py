@@ -6,18 +6,22 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.asked import Refused, told
 from tests.every_row import every_row
 from tests.patience import assert_quick
 
-from tonnage.catalog import Additions
-from tonnage.catalog.models import explain_name, model, model_ids, models
-from tonnage.domain.model import Moe
-from tonnage.domain.precision import number_format
-from tonnage.errors import BadFact, UnknownName
+import tonnage
+from tonnage import model
+from tonnage.errors import TonnageError, UnknownName
 
 LLAMA = "meta-llama/Meta-Llama-3.1-8B"
 with (Path(__file__).parents[1] / "data" / "hub" / "names.csv").open(encoding="utf-8", newline="") as _file:
     TYPED = list(csv.DictReader(_file))
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 @pytest.mark.parametrize(
@@ -56,10 +60,16 @@ def test_variants_of_a_name_mean_one_architecture(name: str, id: str, quantizati
 
 @pytest.mark.parametrize(
     "name",
-    ["Llama-3.1-9B", "Qwen3-31B", "Mixtral-8x8B", "llama", "roberta", "whisper", "t5", "", "FP8", "GPT-9", "/", "-it-"],
+    ["Llama-3.1-9B", "Qwen3-31B", "Mixtral-8x8B", "llama", "roberta", "whisper", "t5", "FP8", "GPT-9", "-it-"],
 )
 def test_a_size_that_does_not_exist_is_an_error_and_not_the_next_one(name: str) -> None:
     with pytest.raises(UnknownName):
+        model(name)
+
+
+@pytest.mark.parametrize(("name", "says"), [("", "is no model"), ("/", "no config.json")])
+def test_what_is_no_name_is_an_error(name: str, says: str) -> None:
+    with pytest.raises(TonnageError, match=says):
         model(name)
 
 
@@ -121,27 +131,28 @@ def test_names_people_type_mean_what_they_should(row: dict[str, str]) -> None:
         row["quantization"],
         row["experts"],
     )
-    number_format(found.quantization or found.native_dtype)
 
 
 def test_the_list_of_typed_names_is_long_and_wide() -> None:
     assert len(TYPED) >= 280
     assert len({row["id"] for row in TYPED}) >= 150
-    assert len({row["quantization"] for row in TYPED}) >= 12
+    formats = {row["quantization"] for row in TYPED}
+    assert len(formats) >= 12
+    for name in formats - {""}:
+        assert tonnage.fit(LLAMA, accelerator="B200", precision=name).rows, "the format is one that is known"
 
 
 def test_the_explanation_names_every_part_of_the_name() -> None:
-    said = explain_name("nvidia/Llama-3.1-70B-Instruct-FP8")
+    (said,) = told("catalog", "models", "nvidia/Llama-3.1-70B-Instruct-FP8").notes
     assert "is meta-llama/Meta-Llama-3.1-70B" in said
     assert all(part in said for part in ("'nvidia' is the vendor", "'instruct' changes no shape", "weight format fp8"))
 
 
 def test_the_mapping_holds_what_single_look_ups_give() -> None:
-    assert tuple(models()) == model_ids()
-    assert models()[LLAMA] == model(LLAMA)
-    mixtral = models()["mistralai/Mixtral-8x7B-v0.1"].layers[0]
-    assert isinstance(mixtral.feed_forward, Moe)
-    assert mixtral.count == 32
+    rows = {row.id: row for row in told("catalog", "models").rows}
+    assert rows[LLAMA].hidden_size == model(LLAMA).hidden_size and rows[LLAMA].layers == 32
+    mixtral = model("mistralai/Mixtral-8x7B-v0.1").layers[0]
+    assert (mixtral.feed_forward.num_experts, mixtral.count) == (8, rows["mistralai/Mixtral-8x7B-v0.1"].layers)
 
 
 def test_one_look_up_builds_one_model_and_is_quick() -> None:
@@ -155,23 +166,24 @@ def test_one_look_up_builds_one_model_and_is_quick() -> None:
     assert_quick(float(printed[0]), 0.01)
 
 
-def test_a_person_adds_a_model_of_their_own(tmp_path: Path) -> None:
+def test_a_person_adds_a_model_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "own.toml"
     file.write_text(
         '[[model]]\nid = "own/tiny"\nmodel_type = "llama"\nhidden_size = 64\nnum_hidden_layers = 2\n'
         'num_attention_heads = 4\nintermediate_size = 128\nvocab_size = 100\nsource = "ours"\n',
         encoding="utf-8",
     )
-    additions = Additions(paths=(str(file),))
-    assert model("own/tiny", additions).hidden_size == 64
-    assert model("tiny-Instruct-FP8", additions).quantization == "fp8"
-    assert "own/tiny" in models(additions)
-    assert "own/tiny" not in models()
+    with pytest.raises(UnknownName):
+        model("own/tiny")
+    monkeypatch.setenv("TONNAGE_CATALOG", str(tmp_path))
+    assert told("fit", "own/tiny", "-a", "H100").parameters == 95_040
+    assert told("fit", "tiny-Instruct-FP8", "-a", "H100").rows[0].precision.weights == "fp8"
 
 
-def test_a_model_of_ones_own_may_not_take_a_known_id(tmp_path: Path) -> None:
+def test_a_model_of_ones_own_may_not_take_a_known_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "own.toml"
     text = f'[[model]]\nid = "{LLAMA}"\nmodel_type = "llama"\nhidden_size = 64\nnum_hidden_layers = 2\n'
     file.write_text(text + "num_attention_heads = 4\nintermediate_size = 128\nvocab_size = 100\n", encoding="utf-8")
-    with pytest.raises(BadFact, match="is taken"):
-        model("anything", Additions(paths=(str(file),)))
+    monkeypatch.setenv("TONNAGE_CATALOG", str(tmp_path))
+    with pytest.raises(Refused, match="is taken"):
+        told("fit", "anything", "-a", "H100")

@@ -1,14 +1,33 @@
-"""Dated prices: the market's middle and spread, and a fall that is sellers' and not the mix of sellers."""
+"""Dated prices: the market and how it falls, and what speaks against prices of the book."""
 
 import json
 import math
+import re
+from collections.abc import Callable
 from datetime import date
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
+from tools import prices
 
-from tonnage.catalog.price_history import PricePoint, market_path, price_fall, price_points, prices_listing
+from tonnage import catalog
+from tonnage.catalog import price_history
+from tonnage.catalog.price_history import (
+    PricePoint,
+    market_path,
+    market_prices,
+    offers_audit,
+    price_fall,
+    price_points,
+    prices_listing,
+)
 from tonnage.cli import root
+from tonnage.core.sites import sites
+from tonnage.domain.money import Offer, Price
+from tonnage.domain.requests.common import Filters
+from tonnage.pricing.bills import bill, primary_first
 
 
 def point(day: str, provider: str, usd: float, part: str = "h100") -> PricePoint:
@@ -56,3 +75,95 @@ def test_the_command_lists_and_draws(tmp_path: object) -> None:
 
     (chart,) = price_chart(prices_listing(["h100", "h200"], every=True, today=date(2026, 11, 22)))
     assert len(chart.rows) > 6 and "another seller" in chart.says
+
+
+TODAY = date(2026, 11, 22)
+
+
+def offer(provider: str, usd: float, **facts: Any) -> Offer:
+    return Offer(
+        provider=provider,
+        instance_type="8x",
+        accelerator="h100-sxm5-80gb",
+        count=8.0,
+        as_of="2026-10-01",
+        prices=(Price(term="on-demand", usd_per_hour=8 * usd),),
+        source=f"{provider}'s page",
+        **facts,
+    )
+
+
+BOOK = tuple(offer(name, usd) for name, usd in (("aws", 3.0), ("gcp", 3.2), ("oci", 2.8), ("lambda", 3.1)))
+
+
+@pytest.fixture
+def audited(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, str]]]:
+    """The findings on a book besides who is missing, as kind and provider."""
+
+    def ask(*more: Offer) -> list[tuple[str, str]]:
+        monkeypatch.setattr(price_history, "offers", lambda additions: (*BOOK, *more))
+        rows = offers_audit(today=TODAY).rows
+        return [(row["finding"], row["provider"]) for row in rows if row["finding"] != "unlisted"]
+
+    return ask
+
+
+def test_a_sound_book_has_no_findings(audited: Callable[..., list[tuple[str, str]]]) -> None:
+    assert audited() == []
+
+
+def test_each_kind_of_finding_is_found(audited: Callable[..., list[tuple[str, str]]]) -> None:
+    assert audited(offer("crusoe", 1.2)) == [("outlier", "crusoe")]
+    assert audited(offer("crusoe", 3.0, trust="secondary")) == [("secondary", "crusoe")]
+    assert audited(replace(BOOK[0], prices=(Price(term="on-demand", usd_per_hour=30.0),), source="another")) == [
+        ("contradicting", "aws")
+    ]
+    assert audited(replace(BOOK[0], as_of="2026-05")) == [("stale", "aws")]
+    only = replace(BOOK[0], accelerator="gaudi2", trust="secondary")
+    assert audited(only) == [("secondary", "aws"), ("no seller's price", "")]
+
+
+def test_the_market_is_of_sellers_alone() -> None:
+    strange = (offer("vast", 0.5, kind="marketplace"), offer("crusoe", 0.5, trust="secondary"))
+    assert market_prices((*BOOK, *strange)) == {"h100-sxm5-80gb": pytest.approx(3.05)}
+    assert market_prices(BOOK[:3]) == {}
+
+
+def test_rows_known_to_be_wrong_are_not_primary() -> None:
+    book = [one for one in catalog.offers() if not one.history]
+    doubted = {(one.provider, one.trust) for one in book if one.trust != "primary"}
+    assert ("coreweave", "secondary") in doubted
+    assert ("runpod", "contradicted") in doubted
+    assert {one.kind for one in book if one.provider == "runpod-serverless"} == {"serverless worker"}
+    assert {one.trust_of("spot") for one in book if one.provider == "aws" and "ESTIMATE" in one.notes} == {"secondary"}
+
+
+def test_no_secondary_price_stands_where_a_seller_names_one() -> None:
+    found, _ = sites(Filters(accelerators=("h100-sxm5-80gb", "a30")), additions=catalog.NOTHING)
+    by_part = {site.accelerator.id: {one.trust for one in site.offers} for site in found}
+    assert by_part == {"h100-sxm5-80gb": {"primary"}, "a30": {"secondary"}}
+
+
+def test_a_worker_that_a_platform_starts_trains_nothing() -> None:
+    asked = Filters(accelerators=("h100-sxm5-80gb",), providers=("runpod-serverless",))
+    assert sites(asked, additions=catalog.NOTHING)[0]
+    assert not sites(asked, additions=catalog.NOTHING, without=("serverless worker",))[0]
+
+
+def test_options_at_sellers_prices_come_first() -> None:
+    class Option:
+        def __init__(self, one: Offer, *, sure: bool = True) -> None:
+            made = bill(one, replicas=1, ranks=8, term="on-demand", today=TODAY)
+            assert not hasattr(made, "ok")
+            self.bill, self.sure = made, sure
+
+    cheap, listed = Option(offer("crusoe", 1.0, trust="secondary")), Option(BOOK[0])
+    doubted = Option(BOOK[2], sure=False)
+    # What is likely enough comes before what is not, whoever says its price.
+    assert primary_first([doubted, cheap, listed]) == [listed, cheap, doubted]  # type: ignore[type-var]
+
+
+def test_the_page_of_prices_is_of_this_book() -> None:
+    written = re.search(r"tools\.prices (\S+)`", prices.PAGE.read_text())
+    assert written is not None
+    assert prices.PAGE.read_text() == prices.page(date.fromisoformat(written[1]))

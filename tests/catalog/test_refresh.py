@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import io
-import sys
+import os
 import threading
 import zipfile
 from collections.abc import Iterator
-from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 gpuhunt = pytest.importorskip("gpuhunt", reason="the prices extra brings it")
 
 from gpuhunt._internal.storage import CATALOG_V2_FIELDS  # noqa: E402
+from tests.asked import Fields, Refused, printed, told  # noqa: E402
 
-from tonnage.catalog.offers import drop, offers, roll_back  # noqa: E402
-from tonnage.catalog.refresh import refresh  # noqa: E402
-from tonnage.cli import root  # noqa: E402
-from tonnage.errors import BadFact, UnknownName  # noqa: E402
-
-TODAY = date(2026, 11, 21)
 AWS = ("p5.48xlarge", "us-east-1", "H100", 8, 80, "nvidia")
 
 
@@ -80,10 +73,19 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, bytes]]:
     server.shutdown()
 
 
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(sys.modules["tonnage.catalog.offers"], "snapshot_folder", lambda: tmp_path / "prices")
-    return tmp_path / "prices"
+@pytest.fixture
+def own_folder() -> Path:
+    return Path(os.environ["XDG_DATA_HOME"]) / "tonnage" / "prices"
+
+
+def refresh(*providers: str) -> dict[str, Fields]:
+    """What came of each provider."""
+    return {one.provider: one for one in told("catalog", "refresh", *providers).refreshed}
+
+
+def offers() -> list[Fields]:
+    found: list[Fields] = told("catalog", "offers", "--history", "--limit", "0").rows
+    return found
 
 
 def publish(files: dict[str, bytes], provider: str, *rows: str, version: str = "20261120-71") -> None:
@@ -91,31 +93,29 @@ def publish(files: dict[str, bytes], provider: str, *rows: str, version: str = "
     files[f"/{provider}/{version}/catalog.zip"] = packed(provider, *rows)
 
 
-def hourly(instance: str, region: str) -> dict[str, float]:
-    return {
-        price.term: price.usd_per_hour
-        for offer in offers()
-        if (offer.provider, offer.instance_type, offer.region) == ("aws", instance, region) and not offer.history
-        for price in offer.prices
-    }
+def hourly() -> Fields:
+    """The offer of AWS with its prices by term."""
+    asked = ("aws", AWS[0], AWS[1], None)
+    (one,) = (o for o in offers() if (o.provider, o.instance_type, o.region, o.history or None) == asked)
+    return one
 
 
 def test_fetched_prices_take_the_place_of_shipped_ones_and_other_terms_stay(served: dict[str, bytes]) -> None:
-    before = hourly(AWS[0], AWS[1])
-    publish(served, "aws", row(price=before["on-demand"] * 0.9), row(price=11.0, spot=True))
-    (one,) = refresh(["aws"], today=TODAY).refreshed
-    after = hourly(AWS[0], AWS[1])
+    before = hourly()
+    publish(served, "aws", row(price=before.on_demand * 0.9), row(price=11.0, spot=True))
+    one = refresh("aws")["aws"]
+    after = hourly()
     assert (one.kept, one.as_of, one.moved) == (1, "2026-11-20", pytest.approx(0.9, rel=1e-4))
-    assert after["on-demand"] == pytest.approx(before["on-demand"] * 0.9, rel=1e-4) and after["spot"] == 11.0
-    assert {term for term in before if term.startswith("reserved")} <= set(after)
+    assert after.on_demand == pytest.approx(before.on_demand * 0.9, rel=1e-4) and after.spot == 11.0
+    assert (before.reserved_1y, before.reserved_3y) == (after.reserved_1y, after.reserved_3y)
     assert all(offer.as_of == "2026-11-20" for offer in offers() if "gpuhunt catalogue" in offer.source)
     assert any(offer.provider == "gcp" and "gpuhunt catalogue" not in offer.source for offer in offers())
 
 
 def test_one_provider_that_fails_keeps_what_it_had_and_says_so(served: dict[str, bytes]) -> None:
     publish(served, "aws", row(price=55.0))
-    told = {one.provider: one for one in refresh(today=TODAY).refreshed}
-    assert told["aws"].kept == 1 and not told["azure"].kept and "fetched" in told["azure"].why
+    found = refresh()
+    assert found["aws"].kept == 1 and not found["azure"].kept and "fetched" in found["azure"].why
 
 
 @pytest.mark.parametrize(
@@ -131,8 +131,8 @@ def test_one_provider_that_fails_keeps_what_it_had_and_says_so(served: dict[str,
 def test_prices_that_look_wrong_replace_nothing(served: dict[str, bytes], rows: list[str], why: str) -> None:
     before = offers()
     publish(served, "aws", *rows)
-    with pytest.raises(BadFact, match=why):
-        refresh(["aws"], today=TODAY)
+    with pytest.raises(Refused, match=why):
+        refresh("aws")
     assert offers() == before
 
 
@@ -142,11 +142,11 @@ def test_a_damaged_archive_and_no_server_replace_nothing(
     before = offers()
     served["/aws/version"] = b"20261120-1"
     served["/aws/20261120-1/catalog.zip"] = b"no archive"
-    with pytest.raises(BadFact, match="those known stay"):
-        refresh(["aws"], today=TODAY)
+    with pytest.raises(Refused, match="those known stay"):
+        refresh("aws")
     monkeypatch.setenv("GPUHUNT_CATALOG_URL", "http://127.0.0.1:9")
-    with pytest.raises(BadFact, match="could not be fetched"):
-        refresh(["aws"], today=TODAY)
+    with pytest.raises(Refused, match="could not be fetched"):
+        refresh("aws")
     assert offers() == before
 
 
@@ -154,18 +154,19 @@ def test_rolling_back_and_dropping(served: dict[str, bytes]) -> None:
     shipped = offers()
     for version, price in (("20261119-1", 50.0), ("20261120-1", 60.0)):
         publish(served, "aws", row(price=price), version=version)
-        refresh(["aws"], today=TODAY)
-    assert hourly(AWS[0], AWS[1])["on-demand"] == 60.0
-    assert roll_back() == ("aws",)
-    assert hourly(AWS[0], AWS[1])["on-demand"] == 50.0
-    assert roll_back() == () and drop(["aws"]) == ("aws",)
+        refresh("aws")
+    assert hourly().on_demand == 60.0
+    assert "the prices before hold again for aws" in printed("catalog", "refresh", "--rollback")[0]
+    assert hourly().on_demand == 50.0
+    assert "no provider" in printed("catalog", "refresh", "--rollback")[0]
+    assert "the shipped prices hold again for aws" in printed("catalog", "refresh", "aws", "--drop")[0]
     assert offers() == shipped
 
 
 def test_a_file_that_was_changed_by_others_counts_as_absent(served: dict[str, bytes], own_folder: Path) -> None:
     shipped = offers()
     publish(served, "aws", row(price=50.0))
-    refresh(["aws"], today=TODAY)
+    refresh("aws")
     (path,) = own_folder.glob("aws-*.csv")
     path.write_text(path.read_text(encoding="utf-8").replace("50", "5"), encoding="utf-8")
     assert [o for o in offers() if o.provider == "aws"] == [o for o in shipped if o.provider == "aws"]
@@ -174,17 +175,16 @@ def test_a_file_that_was_changed_by_others_counts_as_absent(served: dict[str, by
 
 
 def test_a_wrong_name_is_told_and_the_command_prints_what_it_did(served: dict[str, bytes]) -> None:
-    with pytest.raises(UnknownName, match="aws"):
-        refresh(["awz"])
+    with pytest.raises(Refused, match="aws"):
+        refresh("awz")
     publish(served, "aws", row(price=50.0), row("x.large", gpu_name="H9000", gpu_memory=7))
-    told = CliRunner().invoke(root, ["catalog", "refresh", "aws"])
-    assert told.exit_code == 0 and "1 prices" in told.output and "1 instances with unknown" in told.output
-    back = CliRunner().invoke(root, ["catalog", "refresh", "--drop"])
-    assert back.exit_code == 0 and "aws" in back.output
+    shown, _ = printed("catalog", "refresh", "aws")
+    assert "1 prices" in shown and "1 instances with unknown" in shown
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(served: dict[str, bytes], own_folder: Path) -> None:
+    own_folder.parent.mkdir(parents=True)
     own_folder.write_text("a file stands here", encoding="utf-8")
     publish(served, "aws", row(price=50.0))
-    with pytest.raises(BadFact, match="cannot be kept"):
-        refresh(["aws"], today=TODAY)
+    with pytest.raises(Refused, match="cannot be kept"):
+        refresh("aws")

@@ -10,13 +10,13 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from tonnage import cli
+from tonnage import __version__
+from tonnage.cli import root
 from tonnage.errors import BadRequest
-from tonnage.version import __version__
 
 
 def run(*args: str) -> Result:
-    return CliRunner().invoke(cli.root, list(args), prog_name="tonnage")
+    return CliRunner().invoke(root, list(args), prog_name="tonnage")
 
 
 def shell(command: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -39,15 +39,15 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]],
         def get(self: click.Group, ctx: click.Context, name: str) -> click.Command:
             return click.Command(name, callback=body)
 
-        monkeypatch.setattr(cli.Root, "get_command", get)
+        monkeypatch.setattr(type(root), "get_command", get)
 
     return install
 
 
 def test_every_listed_command_that_exists_has_help_and_its_file_s_name() -> None:
-    for sentence in cli.COMMANDS.values():
-        assert sentence.endswith(".")
-    shown = cli.root.list_commands(click.Context(cli.root))
+    shown = root.list_commands(click.Context(root))
+    rows = shell("tonnage --help", COLUMNS="110").stdout.partition("Commands:\n")[2].splitlines()
+    assert [row.split()[0] for row in rows] == shown and all(row.endswith(".") for row in rows)
     assert "catalog" in shown
     for name in shown:
         result = run(name, "--help")
@@ -56,7 +56,7 @@ def test_every_listed_command_that_exists_has_help_and_its_file_s_name() -> None
 
 
 def test_a_listed_command_without_a_file_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(cli.COMMANDS, "dream", "Not written yet.")
+    monkeypatch.setattr("tonnage.cli.COMMANDS", {"catalog": "What is known.", "dream": "Not written yet."})
     assert "dream" not in run("--help").stdout
     assert "no command 'dream'" in run("dream").stderr
 
@@ -156,12 +156,13 @@ def test_a_reader_that_goes_away_and_a_full_disk_are_quiet(line: str, code: int,
 @pytest.mark.parametrize("columns", ["", "0", "20", "90", "300", "wide"])
 def test_help_is_as_wide_as_click_would_make_it(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    assert cli._columns() == click.HelpFormatter(max_width=cli.WIDEST).width
+    ctx = click.Context(root, info_name="tonnage", **root.context_settings)
+    assert shell("tonnage --help", COLUMNS=columns).stdout == root.get_help(ctx) + "\n"
 
 
 def test_characters_that_are_no_text_are_one_sentence() -> None:
     done = CliRunner().invoke(
-        cli.root, ["measure", "serve", "http://127.0.0.1:9", "--model", "\udcff", "--concurrency", "1"]
+        root, ["measure", "serve", "http://127.0.0.1:9", "--model", "\udcff", "--concurrency", "1"]
     )
     assert done.exit_code == 2 and "half of a surrogate pair" in done.output
 
@@ -170,7 +171,7 @@ def test_characters_that_are_no_text_are_one_sentence() -> None:
 def test_a_trace_at_no_path_is_one_sentence(tmp_path: Path, name: str) -> None:
     case = tmp_path / "case.json"
     case.write_text('{"model": "8B", "accelerator": "H100", "traffic": {"trace": "NAME"}}'.replace("NAME", name))
-    done = CliRunner().invoke(cli.root, ["simulate", str(case)])
+    done = CliRunner().invoke(root, ["simulate", str(case)])
     assert done.exit_code == 2 and done.output.count("\n") == 1, done.output
 
 

@@ -57,3 +57,15 @@ def test_a_token_is_made_up_and_printed_or_given_and_kept(monkeypatch: pytest.Mo
         monkeypatch.setenv("TONNAGE_TOKEN", wrong)
         with pytest.raises(TonnageError, match="TONNAGE_TOKEN"):
             _token()
+
+
+@pytest.mark.parametrize(
+    ("host", "own"),
+    [("127.0.0.1", True), ("localhost", True), ("::1", True), ("127.1.2.3", True), ("0.0.0.0", False), ("::", False),
+     ("192.168.1.5", False), ("localhost.example", False), ("", False)],
+)  # fmt: skip
+def test_which_addresses_only_this_machine_reaches(host: str, own: bool) -> None:
+    pytest.importorskip("litestar", reason="the web extra brings it")
+    from tonnage.web.guard import is_loopback
+
+    assert is_loopback(host) is own

@@ -1,13 +1,17 @@
-"""Engines are found in their table, under any spelling; their defaults by release, device and usage."""
+"""Engines and training frameworks: found by name, with their defaults and limits."""
 
 from __future__ import annotations
+
+from typing import get_args
 
 import pytest
 from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog.engines import engine_times
+from tonnage.catalog.fitted import training_coefficients
 from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.training import Situation
 from tonnage.engines import registry
 from tonnage.engines.registry import (
     SETTINGS,
@@ -18,14 +22,20 @@ from tonnage.engines.registry import (
     engines,
     explain_defaults,
     find_engine,
+    framework_words,
+    frameworks_in,
     planned_engines,
     release,
     resolve_engine,
+    software_of,
     stated_release,
+    training_families,
     unlisted_engine,
     unsupported_reason,
+    usual_software,
 )
 from tonnage.errors import UnknownName
+from tonnage.export import target_module
 
 
 def test_names_and_their_spellings() -> None:
@@ -238,3 +248,74 @@ def test_vllm_schedules_ahead_by_itself_since_0_14(version: str | None, ahead: b
     assert found.async_scheduling is ahead
     asked = Engine(name="vllm", version=version, async_scheduling=not ahead)
     assert defaults(asked, catalog.accelerator("h100-sxm5-80gb"), model=LLAMA).async_scheduling is not ahead
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang", "trtllm"])
+def test_a_case_takes_the_settings_that_a_command_is_read_into(name: str) -> None:
+    options, spec = target_module(name).OPTIONS, engine_spec(name)
+    read = {option: setting for option, (setting, _) in (options.values | options.flags).items() if setting in SETTINGS}
+    for option, setting in read.items():
+        plain = option.rpartition(".")[2]
+        taken = {plain: plain} | dict(spec.own_settings) | dict(spec.own_switches)
+        assert taken[plain] == setting, option
+        if option in options.flags:
+            assert (plain in spec.own_switches) is not options.flags[option][1], option
+
+
+@pytest.mark.parametrize(
+    ("framework", "family"),
+    [
+        ("Megatron-DeepSpeed", "deepspeed"),
+        ("Megatron-Bridge", "megatron"),
+        ("NeMo", "megatron"),
+        ("llm-foundry/Composer", "fsdp"),
+        ("torchtitan", "fsdp"),
+        ("torchtune", "compiled"),
+        ("MaxText", "jax"),
+        ("HF Transformers + PEFT", "eager"),
+        ("litgpt", "fsdp"),
+        ("Colossal-AI", "colossalai"),
+    ],
+)
+def test_frameworks_belong_to_families(framework: str, family: str) -> None:
+    assert software_of(framework).name == family
+
+
+def test_without_a_framework_the_usual_one_is_taken() -> None:
+    assert software_of(None, count=64).name == "megatron"
+    assert software_of(None, method="lora").name == "eager"
+    assert software_of(None, layered=False, count=8).name == "eager"
+    assert software_of("litgpt", method="lora").name == "eager"
+
+
+def test_a_name_of_two_families_is_of_the_first() -> None:
+    assert software_of("megatron-deepspeed").name == "deepspeed"
+    assert software_of("trl+unsloth").name == "compiled"
+    assert software_of("pytorch-fsdp").name == "fsdp"
+    assert len({spec.precedence for spec in training_families().values()}) == len(training_families())
+
+
+def test_every_framework_belongs_to_a_known_family() -> None:
+    for word in framework_words():
+        assert software_of(word, method="lora").name in training_families()
+        for one in frameworks_in(word):
+            assert one.software in training_families() and (
+                one.pretrains_as is None or one.pretrains_as in training_families()
+            )
+
+
+@pytest.mark.parametrize("situation", get_args(Situation))
+def test_every_situation_has_usual_software(situation: Situation) -> None:
+    groups = usual_software(situation)
+    assert groups and all(groups)
+
+
+def test_a_family_s_example_is_one_of_it() -> None:
+    for spec in training_families().values():
+        assert software_of(spec.example) is spec
+
+
+def test_every_family_has_fitted_coefficients_or_another_s() -> None:
+    known = training_coefficients()
+    for table in (known.passes, known.layer_s, known.turn_s, known.step_s, known.activation):
+        assert {spec.fitted for spec in training_families().values()} <= set(table)

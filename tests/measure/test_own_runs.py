@@ -1,15 +1,15 @@
 """Runs kept under measurements/own: what a machine has, a device without PyTorch, and the tables."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tools.own import __main__ as own
 from tools.own.gpu import Software, device_of_cuda, look, measured_device, write_device
 from tools.own.table import append
 
-from tonnage import catalog
-from tonnage.catalog import Additions
-from tonnage.domain.machine import DeviceGroup, Inventory
+from tests.asked import told
 
 PRINTED = """product fp32 2048^3 4.1e13 FLOP/s
 product fp32 4096^3 5.2e13 FLOP/s
@@ -23,7 +23,8 @@ start - 100_empty_kernels 2.3e-06 s
 def test_without_an_accelerator_nothing_is_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    none = look(Inventory(evidence="lscpu", devices=(DeviceGroup(name="AMD Instinct MI300X"),)))
+    inventory: Any = SimpleNamespace(devices=(SimpleNamespace(name="AMD Instinct MI300X"),))
+    none = look(inventory)
     assert not none.gpu and not none.torch
     monkeypatch.setattr(own, "look", lambda: none)
     assert own.on_gpu(60.0) == 3
@@ -38,8 +39,8 @@ def test_without_pytorch_or_a_compiler_it_says_so() -> None:
 def test_what_cuda_prints_is_a_device_that_predicts(tmp_path: Path) -> None:
     here = Software("NVIDIA H100 80GB HBM3", 80e9, torch="", nvcc="nvcc", vllm=False)
     path = write_device(device_of_cuda(PRINTED, here), tmp_path)
-    device = catalog.accelerator("own-h100-80gb-hbm3", Additions(paths=(str(path),)))
-    assert device.memory_bytes_per_s == pytest.approx(3.0e12) and device.peak("bf16") == pytest.approx(7.4e14)
+    device = told("catalog", "accelerators", "own-h100-80gb-hbm3", "--additions", str(path)).accelerator
+    assert device.memory_bytes_per_s == pytest.approx(3.0e12) and device.peaks["bf16"] == pytest.approx(7.4e14)
 
 
 def test_rows_of_the_same_run_replace_each_other(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A whole run against a server that behaves as told: numbers, faults, resuming, and the key."""
+"""An endpoint measured: loads, latencies, lateness, capacity."""
 
 import json
 import os
@@ -16,12 +16,13 @@ from msgspec.structs import replace
 from tests.measure.stub import Stub, serving
 from tests.patience import PATIENCE_S
 from tonnage.cli import root
-from tonnage.domain.measurement import Load, Measurement
+from tonnage.domain.measurement import Latency, Load, Measurement, Point
 from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadRequest
 from tonnage.measure.capacity import Demand, capacity_of
 from tonnage.measure.records import Spec, read_log
 from tonnage.measure.serve import measure_serve
+from tonnage.measure.summary import MIN_LATE_S, is_late
 
 
 def spec(url: str, **changes: object) -> Spec:
@@ -407,3 +408,22 @@ def test_a_bad_request_is_one_sentence(
     assert result.exit_code == 2
     sentence = result.stderr.strip().splitlines()[-1]
     assert sentence.startswith("tonnage: ") and says in sentence, result.stderr
+
+
+def point(delay_s: float | None, ttft_s: float | None) -> Point:
+    return Point(completed=9, client_delay_s=delay_s, ttft_s=None if ttft_s is None else Latency(count=9, p50=ttft_s))
+
+
+@pytest.mark.parametrize(
+    ("delay_s", "ttft_s", "late"),
+    [
+        (0.010, 0.100, True),
+        (0.004, 0.100, False),
+        (0.006, 0.100, True),
+        (MIN_LATE_S, 0.002, False),
+        (None, 0.1, False),
+        (0.5, None, False),
+    ],
+)
+def test_more_than_a_twentieth_of_what_is_measured(delay_s: float | None, ttft_s: float | None, late: bool) -> None:
+    assert is_late(point(delay_s, ttft_s)) is late

@@ -7,29 +7,26 @@ peak arithmetic. Other engines, releases and accelerators are scored by `tonnage
 
 import pytest
 
-from tonnage import catalog
-from tonnage.domain.case import ServeCase, Traffic
-from tonnage.domain.layout import Layout
-from tonnage.domain.precision import Precision
-from tonnage.questions.predict.serving import predict_serve
+import tonnage
 
-FP16 = Precision(weights="fp16", kv="fp16", activations="fp16")
+FP16 = {"weights": "fp16", "kv": "fp16", "activations": "fp16"}
 EIGHT_B = "meta-llama/Meta-Llama-3-8B"
 PARAMETERS = 8.03e9
 
 
-def case(accelerator, engine, **changes) -> ServeCase:
+def served(accelerator, engine, **changes):
     given = {
+        "kind": "serve",
         "model": EIGHT_B,
         "accelerator": accelerator,
         "engine": engine,
         "year": 2024,
         "precision": FP16,
-        "traffic": Traffic(batch=1, static=True),
+        "traffic": {"batch": 1, "static": True},
         "isl": 512,
         "osl": 512,
     }
-    return ServeCase(**(given | changes))
+    return tonnage.predict(given | changes)
 
 
 @pytest.mark.parametrize(
@@ -46,9 +43,9 @@ def case(accelerator, engine, **changes) -> ServeCase:
     ],
 )
 def test_single_stream_reaches_the_published_share_of_bandwidth(accelerator, engine, tp, published) -> None:
-    precision = Precision(weights="gguf-f16", kv="fp16", activations="fp16") if engine == "llamacpp" else FP16
-    found = predict_serve(case(accelerator, engine, layout=Layout(tp=tp), precision=precision))
-    bandwidth = catalog.accelerator(accelerator).memory_bytes_per_s * tp
+    precision = {**FP16, "weights": "gguf-f16"} if engine == "llamacpp" else FP16
+    found = served(accelerator, engine, layout={"tp": tp}, precision=precision)
+    bandwidth = tonnage.accelerator(accelerator).memory_bytes_per_s * tp
     assert 2 * PARAMETERS / found.tpot_s.mean / bandwidth == pytest.approx(published, rel=0.2)
 
 
@@ -58,7 +55,7 @@ def test_single_stream_reaches_the_published_share_of_bandwidth(accelerator, eng
 )  # fmt: skip
 @pytest.mark.parametrize("engine", ["vllm", "trtllm"])
 def test_prefill_of_a_batch_reaches_the_published_share_of_arithmetic(engine, accelerator, peak, low, high) -> None:
-    found = predict_serve(case(accelerator, engine, traffic=Traffic(batch=16, static=True), isl=1024, osl=1024))
+    found = served(accelerator, engine, traffic={"batch": 16, "static": True}, isl=1024, osl=1024)
     share = 2 * PARAMETERS * 16 * 1024 / found.ttft_s.mean / peak
     assert 0.8 * low < share < 1.2 * high
 
@@ -66,8 +63,8 @@ def test_prefill_of_a_batch_reaches_the_published_share_of_arithmetic(engine, ac
 def test_four_ranks_speed_up_one_stream_as_gpt_fast_measured() -> None:
     # gpt-fast, Llama-2-7B bf16, A100: 1.00, 1.61, 2.42, 3.13 on 1, 2, 4, 8 accelerators.
     seconds = [
-        predict_serve(
-            case("a100-sxm4-80gb", "gptfast", model="meta-llama/Llama-2-7b-hf", layout=Layout(tp=tp), isl=16, osl=200)
+        served(
+            "a100-sxm4-80gb", "gptfast", model="meta-llama/Llama-2-7b-hf", layout={"tp": tp}, isl=16, osl=200
         ).tpot_s.mean
         for tp in (1, 2, 4, 8)
     ]

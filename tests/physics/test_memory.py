@@ -1,4 +1,4 @@
-"""Weights of one rank: what is cut, what is copied, and in which format each matrix is held."""
+"""Memory of serving: weights, GGUF files, cache and buffers of a pass."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import pytest
 
 from tonnage import catalog
 from tonnage.domain.layout import Layout
-from tonnage.domain.precision import Precision
+from tonnage.domain.precision import FORMATS, Precision, number_format
+from tonnage.physics.buffers import activation_peak, layer_peak_bytes, logits_peak_bytes
 from tonnage.physics.memory import (
     checkpoint_precision,
+    gguf_bits,
     kv_bytes_per_token,
     padded_vocabulary,
     resolve_precision,
@@ -174,3 +176,45 @@ def test_fp8_of_a_checkpoint_with_scales_of_blocks_is_that_checkpoint(
 ) -> None:
     found = resolve_precision(given, catalog.model(name))
     assert (found.weights, found.experts, found.activations) == (weights, experts, given.activations)
+
+
+def test_the_head_always_gets_six_bits_or_more() -> None:
+    mixed = [name for name in FORMATS if name.startswith("gguf-q") and name not in {"gguf-q8_0", "gguf-q6_k"}]
+    assert len(mixed) > 8
+    for name in mixed:
+        assert gguf_bits(number_format(name), "head") == 6.5625, name
+
+
+def test_a_plain_format_gives_every_matrix_the_same() -> None:
+    assert {gguf_bits(number_format("fp8"), role) for role in ("head", "value", "down", "other")} == {8}
+
+
+@pytest.mark.parametrize("level", ["gguf-q4_k_m", "gguf-q4_k_s", "gguf-q3_k_m"])
+def test_a_deep_model_with_shared_key_value_heads_keeps_its_values_finer(level: str) -> None:
+    stored = number_format(level)
+    assert gguf_bits(stored, "value", depth=80, shared_kv=8) >= 5.5 > gguf_bits(stored, "other", depth=80, shared_kv=8)
+
+
+LLAMA = catalog.model("meta-llama/Meta-Llama-3.1-8B")
+
+
+def test_many_sequences_make_the_sampler_the_peak_and_long_steps_the_layer() -> None:
+    sampler = activation_peak(LLAMA, Layout(), max_num_seqs=1024, step_tokens=8192)
+    layer = activation_peak(LLAMA, Layout(), max_num_seqs=256, step_tokens=32768)
+    assert [part.name for part in (*sampler.parts, *layer.parts)] == ["sampler", "widest layer"]
+
+
+def test_it_is_a_maximum_and_not_a_sum() -> None:
+    both = activation_peak(LLAMA, Layout(), max_num_seqs=1024, step_tokens=8192).value
+    assert both == logits_peak_bytes(max_num_seqs=1024, vocab_size=128256)
+
+
+def test_tensor_parallelism_cuts_the_layer_and_not_the_sampler() -> None:
+    assert layer_peak_bytes(tokens=1, hidden_size=4096, intermediate_size=14336, tp=4) == 2 * (3 * 3584 + 3 * 4096)
+    one, four = (activation_peak(LLAMA, Layout(tp=tp), max_num_seqs=1024, step_tokens=8192).value for tp in (1, 4))
+    assert one == four
+
+
+def test_fewer_tokens_than_sequences_sample_fewer_rows() -> None:
+    few = activation_peak(LLAMA, Layout(), max_num_seqs=1024, step_tokens=16).value
+    assert few == pytest.approx(logits_peak_bytes(max_num_seqs=16, vocab_size=128256))

@@ -1,11 +1,26 @@
-"""Fleets: one replica is the simulator itself, more behave as queues do, and autoscaling pays for what it starts."""
+"""Several replicas: routed, scaled, and split into pools of prefill and decode."""
+
+from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.simulation.test_serving import table
 
 from tonnage.errors import BadRequest
-from tonnage.simulation.router import Scaling, simulate_disaggregated, simulate_fleet
+from tonnage.simulation.router import (
+    Scaling,
+    fleet_of,
+    idle_of_bursts,
+    idle_of_poisson,
+    replicas_of_day,
+    simulate_clients_of_pools,
+    simulate_disaggregated,
+    simulate_fleet,
+)
 from tonnage.simulation.serving import select_requests, simulate
 from tonnage.simulation.simulated import Limits, ReplicaArrays, Requests, requests_of
 
@@ -108,3 +123,72 @@ def test_what_cannot_be_scaled() -> None:
         simulate_fleet(REPLICA, requests=chat(10, 1.0), replicas=2, scaling=Scaling(in_flight=0.0))
     with pytest.raises(BadRequest, match="replicas"):
         simulate_fleet(REPLICA, requests=chat(10, 1.0), replicas=0)
+
+
+PAIR = (REPLICA, REPLICA)
+
+
+@pytest.mark.parametrize(("clients", "workers"), [(1, (1, 1)), (7, (1, 2)), (40, (2, 1)), (60, (3, 2))])
+def test_each_answer_lets_one_request_go(clients: int, workers: tuple[int, int]) -> None:
+    requests = chat(600, 1.0)
+    moved = np.full(600, 0.03)
+    run = simulate_clients_of_pools(PAIR, requests=requests, clients=clients, workers=workers, transfer_s=moved)
+    sent, back = run.requests.sent_s, np.sort(run.last_s)
+    assert (sent[:clients] == 0.0).all()
+    assert sent[clients:] == pytest.approx(back[: 600 - clients], rel=1e-9)
+    # The same times of sending, played as they are, give the same ends.
+    again = simulate_disaggregated(PAIR, requests=run.requests, workers=workers, transfer_s=moved)
+    assert again.last_s == pytest.approx(run.last_s, rel=1e-9)
+    in_flight = (run.last_s - sent)[: 600 - clients].sum() / sent[-1]
+    assert in_flight == pytest.approx(clients, rel=0.15)
+
+
+def test_clients_think_before_they_send_again() -> None:
+    plain = requests_of(np.zeros(40), np.full(40, 200), output=np.full(40, 20), think_s=np.full(40, 2.0))
+    run = simulate_clients_of_pools(PAIR, requests=plain, clients=1, workers=(1, 1), transfer_s=np.zeros(40))
+    assert run.requests.sent_s[1:] - run.last_s[:-1] == pytest.approx(2.0)
+
+
+def test_somebody_must_send() -> None:
+    with pytest.raises(BadRequest, match="clients 0"):
+        simulate_clients_of_pools(PAIR, requests=chat(5, 1.0), clients=0, workers=(1, 1), transfer_s=np.zeros(5))
+
+
+@given(st.integers(1, 50), st.integers(2, 5))
+def test_a_zone_can_be_lost(needed: int, zones: int) -> None:
+    total = fleet_of(needed, zones=zones)
+    assert total - math.ceil(total / zones) >= needed
+    assert total == needed + 1 or total - 1 - math.ceil((total - 1) / zones) < needed
+
+
+def test_idle_replicas() -> None:
+    poisson = idle_of_poisson(rate_per_s=1 / 600, timeout_s=600)
+    assert poisson.cold_share == pytest.approx(math.exp(-1))
+
+
+def test_idle_between_bursts_is_what_drawn_bursts_leave() -> None:
+    on_s, off_s, rate, timeout = 300.0, 1500.0, 0.2, 120.0
+    rng, at, sent = np.random.default_rng(5), 0.0, []
+    for _ in range(4000):
+        length = rng.exponential(on_s)
+        sent.append(at + np.sort(rng.uniform(0.0, length, rng.poisson(rate * length))))
+        at += length + rng.exponential(off_s)
+    gaps = np.diff(np.concatenate(sent))
+    found = idle_of_bursts(on_s=on_s, off_s=off_s, rate_on_per_s=rate, timeout_s=timeout, start_s=0.0)
+    assert found.cold_share == pytest.approx((gaps > timeout).mean(), rel=0.05)
+    assert found.on_share == pytest.approx(np.minimum(gaps, timeout).sum() / gaps.sum(), rel=0.05)
+
+
+def test_a_day() -> None:
+    rates = [2.0] * 12 + [10.0] * 12
+    found = replicas_of_day(rates, interval_s=3600, capacity_per_s=2.5, lead_s=600)
+    # An hour before the rise (and before the day repeats, none) replicas are started.
+    assert found == (1,) * 11 + (4,) * 13
+
+
+@given(st.lists(st.floats(0.0, 50.0), min_size=2, max_size=48), st.floats(0.0, 7200.0))
+def test_longer_leads_never_cost_less(rates: list[float], lead: float) -> None:
+    def of(lead_s: float) -> int:
+        return sum(replicas_of_day(rates, interval_s=3600, capacity_per_s=3.0, lead_s=lead_s))
+
+    assert of(lead) <= of(lead + 3600)

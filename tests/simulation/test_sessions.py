@@ -1,4 +1,4 @@
-"""Sessions: runs of blocks behave as their blocks do one by one, and what is drawn is what the profile says."""
+"""Sessions: drawn, replayed from a log, and in a steady state; what caches find again of them."""
 
 from collections import OrderedDict
 from typing import Any
@@ -9,7 +9,9 @@ import pytest
 
 from tonnage.domain.sessions import CacheTier, SessionClass, SessionProfile
 from tonnage.errors import BadRequest
-from tonnage.simulation.sessions import PrefillCost, Replicas, Turns, draw_turns, simulate_sessions
+from tonnage.simulation.session_steady import SteadyTier, found_in, steady_turns
+from tonnage.simulation.sessions import PrefillCost, Replicas, Turns, draw_turns, replay_hits, simulate_sessions
+from tonnage.simulation.simulated import Requests, requests_of
 
 BRANCHING = SessionProfile(
     name="branching",
@@ -174,3 +176,95 @@ def test_a_profile_that_cannot_be_is_said_in_a_sentence() -> None:
             draw_turns(replace(BRANCHING, classes=(change,)), turns_per_s=1.0, turns=1)
     with pytest.raises(BadRequest, match="150% of the sessions"):
         draw_turns(replace(BRANCHING, shared=((10.0, 1.5),)), turns_per_s=1.0, turns=1)
+
+
+def log(seed: int, n: int) -> Requests:
+    """Prompts that begin as one before them did, and end as nobody's."""
+    pick = np.random.default_rng(seed)
+    chains: list[list[int]] = []
+    name = 0
+    for _ in range(n):
+        chain: list[int] = []
+        if chains and pick.random() < 0.7:
+            old = chains[int(pick.integers(max(0, len(chains) - 40), len(chains)))]
+            chain = old[: int(pick.integers(0, len(old) + 1))]
+        for _ in range(int(pick.integers(0, 12))):
+            chain = [*chain, name]
+            name += 1
+        chains.append(chain)
+    lengths = np.array([len(chain) for chain in chains])
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    prompt = np.maximum(1, lengths * SIZE - pick.integers(0, 3, n) * 8)
+    ids = np.array([block for chain in chains for block in chain])
+    return requests_of(np.arange(n, dtype=np.float64), prompt, output=np.ones(n, np.int64), blocks=(offsets, ids))
+
+
+def plain(requests: Requests, blocks: int) -> list[int]:
+    """The plain twin: a list of (place, name), oldest first; the last block of a prompt ages first."""
+    queue: list[tuple[int, int]] = [(place, -1) for place in range(blocks)]
+    hits = []
+    for k in range(len(requests.prompt)):
+        ids = [int(x) for x in requests.blocks[requests.offsets[k] : requests.offsets[k + 1]]]
+        ids = ids[: min(int(requests.prompt[k]) // SIZE, blocks)]
+        held = {name: entry for entry in queue if (name := entry[1]) >= 0}
+        found = 0
+        while found < min(len(ids), (int(requests.prompt[k]) - 1) // SIZE) and ids[found] in held:
+            found += 1
+        mine = [held[name] for name in ids[:found]]
+        queue = [entry for entry in queue if entry not in mine]
+        for name in ids[found:]:
+            place, _ = queue.pop(0)
+            known = {entry[1] for entry in (*queue, *mine)}
+            mine.append((place, -1 if name in known else name))
+        queue += reversed(mine)
+        hits.append(found * SIZE)
+    return hits
+
+
+@pytest.mark.parametrize("blocks", [1, 7, 60, 400])
+def test_hits_are_those_of_a_plain_list(blocks: int) -> None:
+    requests = log(blocks, 300)
+    assert replay_hits(requests, block_tokens=SIZE, blocks=blocks).tolist() == plain(requests, blocks)
+
+
+def test_the_same_turns_are_drawn() -> None:
+    steady, drawn = steady_turns(BRANCHING), draw_turns(BRANCHING, turns_per_s=10.0, turns=120_000)
+    # A run begins without open sessions: its first part has too many first turns.
+    played = Turns(*(column[40_000:] for column in drawn))
+    for name in ("prompt", "output", "kept"):
+        assert getattr(steady, name).mean() == pytest.approx(getattr(played, name).mean(), rel=0.04), name
+    assert len(steady.prompt) / steady.sessions == pytest.approx(80_000 / np.isinf(played.gap_s).sum(), rel=0.03)
+
+
+@pytest.mark.parametrize("tokens", [5_000, 20_000, 80_000, 300_000, 1_000_000, 100_000_000])
+def test_hits_are_those_of_the_played_caches_within_two_points(tokens: int) -> None:
+    steady, rate = steady_turns(BRANCHING), 2.0
+    saved = found_in(steady, (SteadyTier(tokens=tokens),), turns_per_s=rate).saved
+    played = simulate_sessions(
+        BRANCHING,
+        (CacheTier(name="gpu", blocks=tokens),),
+        turns_per_s=rate,
+        turns=40_000,
+        served=Replicas(block_tokens=1),
+    )
+    assert saved.sum() / steady.prompt.sum() == pytest.approx(played.hit_rate, abs=0.02)
+
+
+def test_a_second_tier_gives_what_the_first_has_lost_less_its_loading() -> None:
+    steady = steady_turns(BRANCHING)
+    small, large = SteadyTier(tokens=20_000), SteadyTier(tokens=1e9, load_s=2e-5)
+    saved, (first, second), _ = found_in(steady, (small, large), turns_per_s=2.0, token_s=8e-5)
+    alone = found_in(steady, (small,), turns_per_s=2.0).saved
+    assert first == pytest.approx(alone)
+    assert saved == pytest.approx(first + 0.75 * second)
+    slow, (_, none), _ = found_in(steady, (small, SteadyTier(tokens=1e9, load_s=1e-4)), turns_per_s=2.0, token_s=8e-5)
+    assert none.sum() == 0 and slow == pytest.approx(alone)
+
+
+def test_a_larger_cache_keeps_longer_and_a_busier_one_less_long() -> None:
+    steady = steady_turns(BRANCHING)
+    _, _, kept = found_in(steady, tuple(SteadyTier(tokens=tokens) for tokens in (1e4, 1e5, 3e5)), turns_per_s=2.0)
+    assert list(kept) == sorted(kept) and kept[-1] > 10 * kept[0]
+    (busier,) = found_in(steady, (SteadyTier(tokens=1e5),), turns_per_s=4.0)[2]
+    assert busier == pytest.approx(kept[1] / 2.0, rel=0.5)
+    assert found_in(steady, (SteadyTier(tokens=1e12),), turns_per_s=2.0)[2] == (1e9,)

@@ -1,4 +1,4 @@
-"""Capacity within objectives: the answers theory knows, and the directions that must hold."""
+"""Latency objectives: what is measured of a run, and the highest rate that keeps them."""
 
 import math
 
@@ -8,6 +8,14 @@ from tests.simulation.test_serving import table
 
 from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadRequest
+from tonnage.simulation.metrics import (
+    e2e_s,
+    goodput_per_s,
+    quantile,
+    summary,
+    tpot_s,
+    ttft_s,
+)
 from tonnage.simulation.simulated import Limits, ReplicaArrays, Requests, StepArrays, requests_of
 from tonnage.simulation.slo import fluid_bound, slo_capacity
 
@@ -92,3 +100,36 @@ def test_twenty_simulations_at_most() -> None:
 def test_what_cannot_be_asked(slo: Slo, n: int, says: str) -> None:
     with pytest.raises(BadRequest, match=says):
         slo_capacity(REPLICA, requests=chat(n), slo=slo)
+
+
+TOKENS = [2.0, 2.1, 2.3, 2.6]
+
+
+def test_end_to_end_is_first_token_and_the_tokens_after_it() -> None:
+    ttft = ttft_s(sent_s=1.0, first_s=TOKENS[0])
+    tpot = tpot_s(first_s=TOKENS[0], last_s=TOKENS[-1], output_tokens=4)
+    assert ttft + 3 * tpot == pytest.approx(e2e_s(sent_s=1.0, last_s=TOKENS[-1]))
+
+
+def test_one_token_has_no_time_per_token() -> None:
+    assert math.isnan(tpot_s(first_s=1.0, last_s=1.0, output_tokens=1))
+    found = tpot_s(first_s=np.array([1.0, 1.0]), last_s=np.array([1.0, 2.0]), output_tokens=np.array([1, 11]))
+    assert math.isnan(found[0]) and found[1] == pytest.approx(0.1)
+
+
+def test_goodput_needs_all_objectives_at_once() -> None:
+    ttft, tpot = np.array([0.1, 0.9, 0.1, 0.1]), np.array([0.02, 0.02, 0.09, math.nan])
+    seen = {"ttft_s": ttft, "tpot_s": tpot, "e2e_s": np.array([1.0, 1.0, 1.0, math.nan])}
+    both = Slo(ttft_s=0.5, tpot_s=0.05)
+    assert goodput_per_s(seen, both, span_s=2.0) == 0.5
+    with pytest.raises(BadRequest, match="span_s"):
+        goodput_per_s(seen, both, span_s=0.0)
+
+
+def test_percentiles_are_numpys() -> None:
+    values = np.random.default_rng(0).exponential(1.0, 1001)
+    found = summary(np.append(values, math.nan))
+    assert found is not None and found.count == 1001
+    assert found.p95 == pytest.approx(np.percentile(values, 95))
+    assert quantile(sorted(values), 0.37) == pytest.approx(np.quantile(values, 0.37))
+    assert summary(np.array([math.nan])) is None

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tools.benchmarks import faces
 
-LEAST = 0.165
+LEAST = 0.285
 """Raise it with what is converted; the goal is 0.4."""
 
 
@@ -19,5 +19,5 @@ def test_private_names_are_found_wherever_they_are_imported(tmp_path: Path) -> N
     path.write_text("import tonnage\nfrom tonnage import fit\nfrom tonnage.cli import root\nfrom tools import stable\n")
     assert faces.private(path) == set()
     other = tmp_path / "test_y.py"
-    other.write_text("def f():\n    from tonnage.units import GiB\nfrom tests.export.plans import plan\n")
-    assert {"tonnage.units.GiB", "tonnage.domain.plan.ServePlan"} <= faces.private(other)
+    other.write_text("def f():\n    from tonnage.units import GiB\nfrom tests.training_setups import training_setups\n")
+    assert {"tonnage.units.GiB", "tonnage.domain.training.TrainSetup"} <= faces.private(other)

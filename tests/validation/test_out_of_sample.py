@@ -1,16 +1,32 @@
-"""What nobody had fitted: left-out numbers and widths where they are kept, tables without a fit as they are."""
+"""Predictions without the rows that taught them."""
 
 import gzip
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.validation.predictors import fixed
-from tests.validation.samples import sample
+from tests.validation.samples import point, sample
 
-from tonnage_accuracy.left_out import COLUMNS, FILE, WIDTH_COLUMNS, WIDTHS
+from tonnage.catalog.fitted import factor
+from tonnage.domain.case import ServeCase, ServeResult, Traffic
+from tonnage.errors import BadFact, UnknownName
+from tonnage.questions.predict.predict import predict
+from tonnage_accuracy.cases import case_of
+from tonnage_accuracy.grouping import Labels
+from tonnage_accuracy.left_out import (
+    COLUMNS,
+    FILE,
+    WIDTH_COLUMNS,
+    WIDTHS,
+    LeftOut,
+    left_out_predictions,
+    left_out_scores,
+)
+from tonnage_accuracy.limited import Limits, at_highest_rate, limits_of
 from tonnage_accuracy.out_of_sample import out_of_sample, set_aside
 from tonnage_accuracy.rows import Row
-from tonnage_accuracy.scoring import score
+from tonnage_accuracy.scoring import Score, score, score_row
 
 GROUPS = """
 fewest = 1
@@ -70,3 +86,136 @@ def test_rows_set_aside_and_settings_put_back_are_shown_both_ways(root: Path) ->
     assert [line.mean for line in found[0].with_them] == [3.0], "20 ms predicted, 5 measured, in a source of its own"
     back = found[1]
     assert (back.without[0].mean, back.with_them[0].mean) == (0.0, 0.5), "20 ms predicted, 40 in the other way"
+
+
+def stored(folder: Path, text: str) -> Path:
+    path = folder / FILE
+    path.parent.mkdir(parents=True)
+    path.write_bytes(gzip.compress(text.encode()))
+    return folder
+
+
+def left_out_row(id_: str, value: str) -> str:
+    return ",".join([id_, "tpot_ms", value, "calibrated:steady", *[""] * (len(COLUMNS) - 4)]) + "\n"
+
+
+def test_a_number_is_found_under_the_group_it_was_predicted_without(tmp_path: Path) -> None:
+    root = stored(tmp_path, ",".join(COLUMNS) + "\n" + left_out_row("a", "12.5"))
+    assert left_out_predictions(root, "accelerator")["a", "tpot_ms"].predicted == 12.5
+    assert left_out_predictions(root, "family") == {}
+
+
+def test_without_a_table_there_is_nothing(tmp_path: Path) -> None:
+    assert left_out_predictions(tmp_path, "source") == {}
+
+
+def test_another_kind_of_group_or_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnknownName, match="colour"):
+        left_out_predictions(tmp_path, "colour")
+    with pytest.raises(BadFact, match="columns"):
+        left_out_predictions(stored(tmp_path, "id,quantity\n"), "family")
+
+
+def test_scores_take_the_stored_value_and_their_interval_moves_along(tmp_path: Path) -> None:
+    root = stored(tmp_path, ",".join(COLUMNS) + "\n" + left_out_row("a", "20"))
+    base = Score(
+        id="a",
+        block="B",
+        kind="serve",
+        quantity="tpot_ms",
+        measured=15.0,
+        labels=Labels(),
+        predicted=10.0,
+        low=8.0,
+        high=12.5,
+    )
+    other = Score(id="b", block="B", kind="serve", quantity="tpot_ms", measured=15.0, labels=Labels(), predicted=1.0)
+    found = left_out_scores([base, other], left_out_predictions(root, "accelerator"))
+    width = factor("serve", "tpot_s", rung="calibrated:steady")
+    assert (found[0].predicted, found[0].low, found[0].high) == pytest.approx((20.0, 20.0 / width, 20.0 * width))
+    assert found[1].predicted is None
+    assert "stored" in found[1].reason
+
+
+def test_an_interval_without_factors_keeps_its_ratio_around_the_left_out_number() -> None:
+    base = Score(
+        id="a",
+        block="B",
+        kind="serve",
+        quantity="energy_per_token_j",
+        measured=1.0,
+        labels=Labels(),
+        predicted=2.0,
+        low=1.0,
+        high=3.0,
+    )
+    (found,) = left_out_scores([base], {("a", "energy_per_token_j"): LeftOut(4.0, "")})
+    assert (found.predicted, found.low, found.high) == (4.0, 2.0, 6.0)
+
+
+def test_an_interval_keeps_what_a_queue_adds_to_its_tables_factor() -> None:
+    level = "calibrated:steady"
+    width = factor("serve", "ttft_s", rung=level)
+    base = Score(
+        id="a",
+        block="B",
+        kind="serve",
+        quantity="ttft_ms",
+        measured=30.0,
+        labels=Labels(),
+        predicted=10.0,
+        low=10.0 / width,
+        high=20.0 * width,
+        level=level,
+    )
+    (found,) = left_out_scores([base], {("a", "ttft_ms"): LeftOut(5.0, level)})
+    assert (found.low, found.high) == pytest.approx((5.0 / width, 10.0 * width))
+
+
+SERVER = {
+    "load": "open_loop",
+    "request_rate_qps": 3.0,
+    "concurrency_or_batch": None,
+    "ttft_p99_limit_ms": 2000,
+    "tpot_p99_limit_ms": 60,
+    "tpot_mean_ms": 40,
+}
+
+
+def served(tpot_s: float) -> ServeResult:
+    case = case_of(point(**SERVER))
+    assert isinstance(case, ServeCase)
+    found = at_highest_rate(case, Limits(2.0, tpot_s), predict=predict)
+    assert isinstance(found, ServeResult)
+    return found
+
+
+def test_a_percent_more_breaks_a_limit_and_the_rate_keeps_them() -> None:
+    found, case = served(0.06), case_of(point(**SERVER))
+    assert found.tpot_s and found.tpot_s.p99 and found.requests_per_s and isinstance(case, ServeCase)
+    assert found.tpot_s.p99 <= 0.06
+    more = predict(replace(case, traffic=Traffic(rate_per_s=found.requests_per_s.value * 1.03)))
+    assert isinstance(more, ServeResult) and more.tpot_s and more.tpot_s.p99
+    assert more.saturated or more.tpot_s.p99 > 0.06
+
+
+def test_tighter_limits_take_less_and_the_stated_rate_decides_nothing() -> None:
+    rates = [found.value for found in (served(t).requests_per_s for t in (0.03, 0.06)) if found]
+    assert rates[0] < rates[1]
+    (other,) = (s for s in score_row(point(**SERVER | {"request_rate_qps": 6.0}), predict) if s.quantity == "tpot_ms")
+    (same,) = (s for s in score_row(point(**SERVER), predict) if s.quantity == "tpot_ms")
+    assert other.predicted == pytest.approx(same.predicted, rel=0.05)
+
+
+def test_a_rate_is_less_sure_than_a_step_and_a_first_token_does_not_run_away() -> None:
+    found = served(0.06)
+    rate, first = found.output_tokens_per_s, found.ttft_s
+    assert rate and rate.low and rate.high and first and first.low and first.high
+    assert rate.low < rate.value < rate.high
+    assert first.high / first.mean == pytest.approx(first.mean / first.low)
+
+
+def test_limits_that_nothing_keeps_are_said_to_be() -> None:
+    with pytest.raises(BadFact, match="no rate is predicted"):
+        served(1e-6)
+    assert limits_of(point(load="open_loop", request_rate_qps=3.0)) is None

@@ -1,12 +1,17 @@
-"""Every usable row and quantity has a line: predicted, or with a reason that can be counted."""
+"""Errors of predictions: by row, by quantity, by block."""
+
+import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.validation.predictors import crashing, fixed, refusing, too_big
-from tests.validation.samples import point, sample, training
+from tests.validation.samples import point, row, sample, training
 
 from tonnage.domain.case import Case, Latency, ServeCase, ServeResult
+from tonnage_accuracy.metrics import absolute_error_share, bias, errors, half_width, is_covered, log_ratio, quantile
 from tonnage_accuracy.rows import Row
-from tonnage_accuracy.scoring import CRASH, reason_class, score
+from tonnage_accuracy.scoring import CRASH, by_block, by_quantity, reason_class, report_of, score
 
 
 def rows(count: int = 40) -> list[Row]:
@@ -105,3 +110,133 @@ def test_saturation_is_remembered_for_the_table_of_latencies() -> None:
 @pytest.mark.slow
 def test_several_processes_give_the_same_scores_in_the_same_order() -> None:
     assert list(score(rows(), predict=fixed, workers=2)) == list(score(rows(), predict=fixed))
+
+
+def served(block: str, **changes: object) -> Row:
+    made = point(**changes)
+    return row("inference", block=block, **made.cells)  # type: ignore[arg-type]
+
+
+def test_a_block_has_a_line_for_each_quantity_with_its_errors() -> None:
+    rows = [served("A", id="A-1", e2e_ms=1000), served("A", id="A-2", e2e_ms=4000), served("B", id="B-1", e2e_ms=2000)]
+    lines = by_block(score(rows, predict=fixed))
+    assert [(line.block, line.quantity, line.rows) for line in lines] == [
+        ("A", "e2e_ms", 2),
+        ("A", "output_tokens_per_s", 2),
+        ("B", "e2e_ms", 1),
+        ("B", "output_tokens_per_s", 1),
+    ]
+    assert lines[0].median_ape == pytest.approx(0.75)
+    assert lines[0].bias == pytest.approx(0.0)
+    assert lines[0].coverage_90 == 1.0
+    assert lines[2].median_ape == 0.0
+
+
+def test_skipped_rows_count_as_rows_and_by_reason() -> None:
+    rows = [served("A", id="A-1"), served("A", id="A-2", isl_tokens=2000), served("A", id="A-3", tp="x")]
+    line = by_block(score(rows, predict=crashing))[0]
+    assert (line.rows, line.predicted) == (3, 1)
+    assert line.skipped == {"internal error: ZeroDivisionError": 1, "bad cell tp": 1}
+
+
+def test_nothing_predicted_leaves_the_errors_absent() -> None:
+    line = by_block(score([served("A")], predict=too_big))[0]
+    assert (line.predicted, line.median_ape, line.skipped) == (0, None, {"predicted not to fit": 1})
+
+
+def test_latencies_above_the_knee_are_told_apart() -> None:
+    rows = [served("A", id="A-1", e2e_ms=1000), served("A", id="A-2", e2e_ms=2000, isl_tokens=9000)]
+    line = by_block(score(rows, predict=fixed))[0]
+    assert (line.predicted, line.below_knee, line.below_knee_median_ape) == (2, 1, 1.0)
+    assert by_block(score(rows, predict=fixed))[1].below_knee is None
+
+
+def test_a_block_splits_by_a_label() -> None:
+    rows = [served("A", id="A-1"), served("A", id="A-2", engine="sglang")]
+    lines = by_block(score(rows, predict=fixed), by="engine")
+    assert [(line.group, line.quantity, line.rows) for line in lines] == [
+        ("sglang", "e2e_ms", 1),
+        ("vllm", "e2e_ms", 1),
+        ("sglang", "output_tokens_per_s", 1),
+        ("vllm", "output_tokens_per_s", 1),
+    ]
+
+
+def test_a_report_counts_rows_and_names_crashes() -> None:
+    rows = [served("A", id="A-1"), served("A", id="A-2", isl_tokens=2000)]
+    report = report_of(list(score(rows, predict=crashing)), unusable=3)
+    assert (report.rows, report.predicted, report.unusable) == (2, 1, 3)
+    assert [crash.id for crash in report.crashes] == ["A-2"]
+    assert report.schema == "tonnage.accuracy/1"
+
+
+def test_runs_that_did_not_fit_are_counted_apart() -> None:
+    facts = list(score([training(id="a-1", outcome="oom"), training(id="a-2", outcome="oom")], predict=fixed))
+    report = report_of([], out_of_memory=facts)
+    assert (report.out_of_memory, report.out_of_memory_found) == (2, 2)
+
+
+def test_all_blocks_together_keep_kinds_apart() -> None:
+    lines = by_quantity(score([point(), training(), sample()], predict=fixed))
+    assert [(line.kind, line.quantity) for line in lines] == [
+        ("serve", "ttft_ms"),
+        ("serve", "tpot_ms"),
+        ("serve", "e2e_ms"),
+        ("serve", "output_tokens_per_s"),
+        ("train", "step_time_s"),
+        ("train", "tokens_per_s_per_accel"),
+        ("train", "fits"),
+    ]
+
+
+positive = st.floats(1e-3, 1e6)
+
+
+def test_errors_of_a_small_set_by_hand() -> None:
+    found = errors([(110.0, 100.0), (80.0, 100.0), (100.0, 100.0)], [(90.0, 130.0), (75.0, 85.0), (None, None)])
+    assert found.rows == 3
+    assert found.median_ape == pytest.approx(0.1)
+    assert found.mean_ape == pytest.approx(0.1)
+    assert found.p90_ape == pytest.approx(0.18)
+    assert found.bias == pytest.approx((1.1 * 0.8) ** (1 / 3) - 1)
+    assert found.coverage_90 == pytest.approx(0.5)
+    assert found.half_width == pytest.approx((40 / 220 + 10 / 160) / 2)
+
+
+def test_nothing_to_compare_is_absent_and_not_zero() -> None:
+    found = errors([])
+    assert (found.rows, found.median_ape, found.bias, found.coverage_90) == (0, None, None, None)
+    assert quantile([], 0.5) is None
+    assert bias([(0.0, 1.0)]) is None
+
+
+def test_a_verdict_is_right_or_wholly_wrong() -> None:
+    assert [absolute_error_share(predicted=p, measured=m) for p, m in [(1, 1), (0, 1), (1, 0), (0, 0)]] == [0, 1, 1, 0]
+    assert log_ratio(predicted=0, measured=1) is None
+
+
+def test_an_interval_holds_its_ends() -> None:
+    assert is_covered(measured=1.0, low=1.0, high=2.0) is True
+    assert is_covered(measured=2.1, low=1.0, high=2.0) is False
+    assert is_covered(measured=1.0, low=None, high=2.0) is None
+    assert half_width(predicted=0.0, low=0.0, high=1.0) is None
+
+
+@given(st.lists(st.tuples(positive, positive), min_size=1, max_size=30), st.floats(0.5, 2.0))
+def test_bias_moves_with_the_predictions_and_ignores_the_unit(pairs: list[tuple[float, float]], factor: float) -> None:
+    moved = bias([(p * factor, m) for p, m in pairs])
+    scaled = bias([(p * 1e3, m * 1e3) for p, m in pairs])
+    base = bias(pairs)
+    assert moved is not None
+    assert base is not None
+    assert math.log1p(moved) - math.log1p(base) == pytest.approx(math.log(factor), abs=1e-6)
+    assert scaled == pytest.approx(base, rel=1e-6, abs=1e-9)
+
+
+@given(st.lists(positive, min_size=1, max_size=30), st.floats(0, 1))
+def test_a_quantile_lies_within_and_rises_with_its_share(values: list[float], share: float) -> None:
+    found, more = quantile(values, share), quantile(values, 1.0)
+    assert found is not None
+    assert more is not None
+    assert min(values) <= found * (1 + 1e-12)
+    assert found <= more * (1 + 1e-12)

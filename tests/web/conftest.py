@@ -7,8 +7,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
@@ -26,6 +26,19 @@ def page_address() -> Iterator[str]:
         patch.setattr(jobs, "NICE", 0)  # beside other tests a polite worker would get no time at all
         with serving(Limits(question_s=PATIENCE_S)) as address:  # a busy machine is no fault of a question
             yield address
+
+
+@pytest.fixture(scope="session")
+def started() -> Callable[..., AbstractContextManager[str]]:
+    """`with started(question_s=3.0) as address`: a server whose other limits are the usual ones; options by name."""
+    pytest.importorskip("litestar", reason="the web extra brings it")
+    pytest.importorskip("uvicorn")
+    from tonnage.web.records import Limits
+
+    def start(*, token: str = "", **limits: Any) -> AbstractContextManager[str]:
+        return serving(Limits(**limits), **({"token": token} if token else {}))
+
+    return start
 
 
 @contextmanager

@@ -10,10 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.web.conftest import serving
 from tools.attack.server import LONG, MODEL, Server, family, served
-
-from tonnage.web.records import Limits
 
 httpx = pytest.importorskip("httpx")
 pytest.importorskip("litestar", reason="the web extra brings it")
@@ -24,12 +21,10 @@ SPARE_S = 30.0
 
 
 @pytest.fixture(scope="module")
-def tight() -> Iterator[Any]:
+def tight(started: Any) -> Iterator[Any]:
     """A server with one worker and little patience."""
-    limits = Limits(
-        question_s=3.0, workers=1, waiting=3, waiting_each=2, header_s=1.0, body_s=1.0, send_s=1.0, connections=20
-    )
-    with serving(limits) as address:
+    limits = {"question_s": 3.0, "header_s": 1.0, "body_s": 1.0, "send_s": 1.0}
+    with started(workers=1, waiting=3, waiting_each=2, connections=20, **limits) as address:
         server = Server(None, address)  # type: ignore[arg-type]
         with httpx.Client(base_url=address, timeout=60, trust_env=False) as client:
             client.post("/plan/serve", json={"model": MODEL, "rate": "1/s", "accelerator": "L4", "quick": True})
@@ -169,7 +164,7 @@ def test_too_many_connections_cost_the_oldest_that_owes_its_head(tight: Server, 
         connection.close()
 
 
-def test_a_followed_question_may_take_longer_and_tells_more_than_its_end() -> None:
+def test_a_followed_question_may_take_longer_and_tells_more_than_its_end(started: Any) -> None:
     fields = {
         "model": MODEL,
         "accelerator": "H100",
@@ -177,7 +172,7 @@ def test_a_followed_question_may_take_longer_and_tells_more_than_its_end() -> No
         "traffic.rate": "2/s",
         "traffic.requests": "60000",
     }
-    with serving(Limits(question_s=0.3)) as address, httpx.Client(base_url=address, timeout=120) as client:
+    with started(question_s=0.3) as address, httpx.Client(base_url=address, timeout=120) as client:
         events = [
             line for line in client.get("/progress/simulate", params=fields).text.split("\r\n\r\n") if line.strip()
         ]

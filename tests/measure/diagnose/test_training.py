@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import tonnage
 from tonnage.cli import root
-from tonnage.measure.diagnose.sources import diagnose
 
 torch = pytest.importorskip("torch", reason="the runs are PyTorch's: pip install 'tonnage[torch]'")
 
@@ -39,7 +39,7 @@ def trace(path: Path, *, stall_s: float) -> None:
 def test_a_trace_with_a_slow_loader_is_named(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     trace(path, stall_s=0.02)
-    assert diagnose(str(path)).verdicts[0].name == "input-bound"
+    assert tonnage.diagnose(str(path)).verdicts[0].name == "input-bound"
     packed = tmp_path / "trace.json.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
     result = CliRunner().invoke(root, ["diagnose", str(packed), "--json"])
