@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from typing import Any
 
@@ -12,6 +13,11 @@ def spin(*_: Any) -> None:
     """Never ends."""
     while True:
         pass
+
+
+def compute(*_: Any) -> None:
+    """Never ends, and looks at no signal meanwhile, as compiled loops."""
+    sum(itertools.repeat(0))
 
 
 def take_memory(*_: Any, **given: int) -> int:
@@ -35,4 +41,4 @@ def name(*_: Any) -> int:
     return os.getpid()
 
 
-TASKS.update({task.__name__: task for task in (spin, take_memory, die, fail, name)})
+TASKS.update({task.__name__: task for task in (spin, compute, take_memory, die, fail, name)})

@@ -16,7 +16,6 @@ from tests.patience import PATIENCE_S
 from tonnage.catalog import NOTHING
 from tonnage.errors import TonnageError
 from tonnage.web.records import Limits, Settings, TooLong, TooMuchMemory, WorkerLost
-from tonnage.web.worker import ANSWER
 from tonnage.web.workers import Lane, spawn_context
 
 pytest.importorskip("litestar", reason="the web extra brings it")
@@ -79,10 +78,11 @@ def test_a_task_that_never_ends_is_stopped_with_its_worker() -> None:
     with_lane(test, question_s=0.5)
 
 
-def test_a_task_that_nobody_wants_any_more_is_stopped_with_its_worker() -> None:
+@pytest.mark.parametrize("task", ["spin", "compute"])
+def test_a_task_that_nobody_wants_any_more_is_stopped_with_its_worker(task: str) -> None:
     async def test(lane: Lane) -> None:
         first, began = await pid_of(lane), asyncio.Event()
-        asked = asyncio.ensure_future(lane.run("spin", {}, client="a", began=began.set))
+        asked = asyncio.ensure_future(lane.run(task, {}, client="a", began=lambda _: began.set()))
         await began.wait()
         asked.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -135,19 +135,20 @@ def test_clients_that_leave_do_not_make_a_storm_of_new_workers(monkeypatch: pyte
 
     class Slow:
         lives = True
+        progress = [0, 0]
 
         def __init__(self, *_: Any, **__: Any) -> None:
             nonlocal begun
             begun += 1
             gate.wait(60.0)
 
-        def exchange(self, *_: Any, **__: Any) -> tuple[str, Any]:
-            return ANSWER, 1
+        def exchange(self, *_: Any) -> int:
+            return 1
 
         def kill(self) -> None:
             pass
 
-        end = kill
+        clear = kill
 
     async def test() -> None:
         lane = Lane(

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from tonnage.errors import TonnageError
 from tonnage.web.questions import QUESTIONS
 from tonnage.web.records import Kept, Limits, Settings, TooLong
-from tonnage.web.workers import Lane, fork_context, spawn_context
+from tonnage.web.workers import Lane, Worker, fork_context, spawn_context
 
 QUICK: Final = frozenset({"fit", "cost/rent-or-buy", "local"})
 """Questions that take milliseconds."""
@@ -56,8 +56,8 @@ class Job:
         """Who wait for its answer; with none left it is stopped."""
         self.followers = 0
         """Those among them who see how far it is and can cancel: for them it may take longer."""
-        self.began_s: float | None = None
-        self.progress: tuple[int, int] | None = None
+        self.began_s = 0.0
+        self.worker: Worker | None = None
 
 
 class Jobs:
@@ -202,20 +202,14 @@ class Jobs:
                 job.task.cancel()
 
     async def _work(self, key: str, job: Job, path: str, request: dict[str, Any], client: str) -> Kept:
-        loop = asyncio.get_running_loop()
-
-        def began() -> None:
-            job.began_s = loop.time()
-
-        def told(done: int, total: int) -> None:
-            job.progress = (done, total)
+        def began(worker: Worker) -> None:
+            job.worker, job.began_s = worker, asyncio.get_running_loop().time()
 
         try:
             answer: Kept = await self.lane_of(path).run(
                 "ask",
                 {"path": path, "request": request},
                 client=client,
-                told=told,
                 began=began,
                 followed=lambda: job.followers > 0,
             )
@@ -231,10 +225,10 @@ class Jobs:
         return answer
 
     def _state(self, job: Job, path: str) -> Event:
-        if job.began_s is None:
+        if job.worker is None:
             return "waiting", {"questions": self.lane_of(path).line.length}
         elapsed_s = asyncio.get_running_loop().time() - job.began_s
-        done, total = job.progress or (0, 0)
+        done, total = job.worker.progress
         if done >= total:  # nothing is counted, or not any more: a capacity is looked for after the requests
             return "working", {"elapsed_s": round(elapsed_s)}
         left = {"left_s": round(elapsed_s * (total - done) / done)} if done else {}

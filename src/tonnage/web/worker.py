@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,79 +17,60 @@ from functools import partial
 from importlib import import_module
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from tonnage.errors import TonnageError
-from tonnage.web.records import Settings, Told
-
-ANSWER: Final = "answer"
-REFUSED: Final = "refused"
-MEMORY: Final = "memory"
-BROKEN: Final = "broken"
-PROGRESS: Final = "progress"
-READY: Final = "ready"
-BETWEEN_S: Final = 0.1
-"""Between two messages about one task. [s]"""
+from tonnage.web.records import Settings
 
 
-def work(connection: Connection, settings: Settings, *, warm: str) -> None:
+def work(connection: Connection, settings: Settings, progress: Any, *, warm: str) -> None:
     """
     Do tasks until the other end closes.
 
     Parameters
     ----------
     connection : Connection
-        Where tasks come from, as (name, arguments), and outcomes go to, as (kind, value).
+        Where tasks come from, as (name, arguments), and their values or exceptions go to, after one word at first.
     settings : Settings
         What the tasks share.
+    progress : array of two
+        Shared memory for how much of a task is done, and of how much.
     warm : str
         Module to import before the first task.
     """
+
+    def told(*progressed: int) -> None:
+        progress[:] = progressed
+
     _settle(settings)
     tasks = import_module("tonnage.web.tasks").TASKS
-    settings = msgspec.structs.replace(settings, told=_progress_sender(connection))
+    settings = msgspec.structs.replace(settings, told=told)
     import_module(warm)
     if settings.replicas:
         from tonnage.core.replica import keep_replicas
 
         keep_replicas(settings.replicas)
     with suppress(EOFError, OSError):
-        connection.send((READY, None))
+        connection.send("ready")
         while True:
             name, arguments = connection.recv()
             connection.send(_outcome(partial(tasks[name], settings, **arguments)))
 
 
-def _progress_sender(connection: Connection) -> Told:
-    """Sends how far a task is, so often that a person sees it move."""
-    sent_s = 0.0
-
-    def told(done: int, total: int) -> None:
-        nonlocal sent_s
-        now_s = time.monotonic()
-        if now_s - sent_s >= BETWEEN_S:
-            sent_s = now_s
-            connection.send((PROGRESS, (done, total)))
-
-    return told
-
-
-def _outcome(task: Callable[[], Any]) -> tuple[str, Any]:
-    """The answer, or why there is none."""
+def _outcome(task: Callable[[], Any]) -> Any:
+    """The task's value, or why there is none as an exception that can be sent."""
     try:
-        return ANSWER, task()
+        return task()
     except TonnageError as wrong:
-        return REFUSED, str(wrong)
+        return TonnageError(str(wrong))
     except MemoryError:
-        return MEMORY, ""
+        return MemoryError()
     except RecursionError:
-        return REFUSED, "the request is nested too deeply to be read"
-    except BrokenPipeError:
-        raise
+        return TonnageError("the request is nested too deeply to be read")
     except Exception:
-        return BROKEN, traceback.format_exc()
+        return RuntimeError(traceback.format_exc())
 
 
 def _settle(settings: Settings) -> None:

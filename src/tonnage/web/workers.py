@@ -11,27 +11,26 @@ from __future__ import annotations
 import asyncio
 import atexit
 import multiprocessing
-import queue
 import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from tonnage.errors import TonnageError
 from tonnage.units import GiB
 from tonnage.web.line import Line
-from tonnage.web.records import Limits, Settings, Told, TooLong, TooMuchMemory, WorkerLost
-from tonnage.web.worker import ANSWER, BROKEN, MEMORY, PROGRESS, READY, REFUSED, work
+from tonnage.web.records import Limits, Settings, TooLong, TooMuchMemory, WorkerLost
+from tonnage.web.worker import work
 
 CHECK_S: Final = 0.5
 """Between two looks whether somebody still follows a question that has used up its time. [s]"""
-Value = TypeVar("Value")
 Arguments = Mapping[str, Any]
 PRELOADED: Final = "tonnage.web.ready"
 START_S: Final = 5.0
@@ -72,37 +71,45 @@ class Worker:
     """One process and the pipe to it; all but `lives` and `kill` block and belong into a thread."""
 
     def __init__(self, context: BaseContext, settings: Settings, *, warm: str) -> None:
+        self.progress = context.RawArray("q", 2)
+        """How much of its task is done, of how much: memory that the process writes to."""
         self._pipe, theirs = context.Pipe()
         self._process: BaseProcess = context.Process(  # type: ignore[attr-defined]
-            target=work, args=(theirs, settings), kwargs={"warm": warm}, daemon=True
+            target=work, args=(theirs, settings, self.progress), kwargs={"warm": warm}, daemon=True
         )
         with FORKS if context.get_start_method() == "forkserver" else STARTS, _without_interrupts():
             self._process.start()
         theirs.close()
-        kind, _ = self._pipe.recv()  # what it imports is no part of its first task
-        assert kind == READY
+        self._pipe.recv()  # what it imports is no part of its first task
 
     @property
     def lives(self) -> bool:
         """Whether it can take a task."""
         return self._process.exitcode is None
 
-    def exchange(self, task: str, *, arguments: Arguments, told: Told) -> tuple[str, Any]:
-        """Hand a task over and wait for its outcome; EOFError when the process ends before that."""
+    def exchange(self, task: str, arguments: Arguments) -> Any:
+        """
+        Hand a task over and wait for its value.
+
+        Raises
+        ------
+        EOFError, OSError
+            The process ended before that.
+        Exception
+            What the task raised, as `tonnage.web.worker.work` sends it.
+        """
         self._pipe.send((task, arguments))
-        while True:
-            kind, value = self._pipe.recv()
-            if kind != PROGRESS:
-                return kind, value
-            told(*value)
+        value = self._pipe.recv()
+        if isinstance(value, Exception):
+            raise value
+        return value
 
     def kill(self) -> None:
         """End it at once, whatever it does."""
         self._process.kill()
 
-    def end(self) -> None:
-        """Kill it and clear away what is left of it."""
-        self.kill()
+    def clear(self) -> None:
+        """Wait for its end and clear away what is left of it."""
         self._process.join()
         self._pipe.close()
 
@@ -143,7 +150,8 @@ class Lane:
         self._idle: list[Worker] = []
         self._takers: deque[asyncio.Future[Worker]] = deque()
         self._working: set[Worker] = set()
-        self._errands: set[asyncio.Future[Any]] = set()
+        # Beyond one for each worker: one that was killed may hold its thread for a moment.
+        self._threads = ThreadPoolExecutor(2 * workers)
         self._starting = 0
         self._late, self._may_be_late = 0, max(1, workers - 1)
 
@@ -153,8 +161,7 @@ class Lane:
         arguments: Arguments,
         *,
         client: str,
-        told: Told = lambda *_: None,
-        began: Callable[[], None] = lambda: None,
+        began: Callable[[Worker], None] = lambda _: None,
         followed: Callable[[], bool] = lambda: False,
     ) -> Any:
         """
@@ -162,10 +169,8 @@ class Lane:
 
         Parameters
         ----------
-        told : callable
-            Called in this loop's thread with how much is done, of how much.
         began : callable
-            Called when a worker takes the task.
+            Called with the worker that takes the task.
         followed : callable
             Whether somebody watches the task and can cancel it: then it may take longer.
 
@@ -176,39 +181,12 @@ class Lane:
         Busy
             No worker became free.
         """
-        started = False
-
-        def on_begin() -> None:
-            nonlocal started
-            started = True
-            began()
-
-        work = asyncio.ensure_future(self._run(task, arguments, client, told, on_begin, followed))
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            # A new interpreter costs more than the end of a quick question.
-            if self._patience_s and started:
-                asyncio.get_running_loop().call_later(self._patience_s, work.cancel)
-            else:
-                work.cancel()
-            work.add_done_callback(lambda done: done.cancelled() or done.exception())
-            raise
-
-    async def _run(
-        self,
-        task: str,
-        arguments: Arguments,
-        client: str,
-        told: Told,
-        began: Callable[[], None],
-        followed: Callable[[], bool],
-    ) -> Any:
         async with self.line.turn(client):
             worker = await self._free()
             self._working.add(worker)
-            began()
-            exchange = asyncio.ensure_future(self._exchange(worker, task, arguments, told))
+            worker.progress[:] = 0, 0
+            began(worker)
+            exchange = asyncio.get_running_loop().run_in_executor(self._threads, worker.exchange, task, arguments)
             try:
                 await self._in_time(exchange, followed)
             finally:
@@ -216,9 +194,10 @@ class Lane:
                 if _is_sound(exchange):
                     self._offer(worker)
                 else:
-                    exchange.add_done_callback(lambda done: done.cancelled() or done.exception())
-                    worker.kill()
-                    self._errand(self._replace(worker))
+                    exchange.cancel()
+                    self._end(worker)
+                    if not self._idle and not self._starting:
+                        self._start()
         return _unpack(exchange, self._limits)
 
     def warm(self) -> None:
@@ -227,8 +206,6 @@ class Lane:
 
     def kill(self) -> None:
         """Kill every worker."""
-        for errand in self._errands:
-            errand.cancel()
         for worker in (*self._idle, *self._working):
             worker.kill()
         self._idle.clear()
@@ -261,20 +238,21 @@ class Lane:
         if len(self._idle) + len(self._working) < self._workers:
             self._idle.append(worker)
         else:
-            self._errand(_in_thread(worker.end))
+            self._end(worker)
         return None
 
-    async def _exchange(self, worker: Worker, task: str, arguments: Arguments, told: Told) -> tuple[str, Any]:
-        loop = asyncio.get_running_loop()
-
-        def from_thread(done: int, total: int) -> None:
-            loop.call_soon_threadsafe(told, done, total)
-
-        return await _in_thread(lambda: worker.exchange(task, arguments=arguments, told=from_thread))
+    def _end(self, worker: Worker) -> None:
+        worker.kill()
+        self._threads.submit(worker.clear)
 
     async def _in_time(self, exchange: asyncio.Future[Any], followed: Callable[[], bool]) -> None:
         limit_s = self._limits.question_s
-        done, _ = await asyncio.wait({exchange}, timeout=limit_s)
+        try:
+            done, _ = await asyncio.wait({exchange}, timeout=limit_s)
+        except asyncio.CancelledError:
+            # A new interpreter costs more than the end of a quick question.
+            await asyncio.wait({exchange}, timeout=self._patience_s)
+            raise
         if done:
             return
         if self._late >= self._may_be_late:
@@ -288,34 +266,29 @@ class Lane:
         finally:
             self._late -= 1
 
-    async def _replace(self, worker: Worker) -> None:
-        await _in_thread(worker.end)
-        if not self._idle and not self._starting:
-            self._start()
-
     def _start(self) -> None:
+        """Start a worker in a thread that the end of this program does not wait for."""
         self._starting += 1
-        self._errand(self._ready())
+        threading.Thread(target=self._start_here, args=(asyncio.get_running_loop(),), daemon=True).start()
 
-    async def _ready(self) -> None:
+    def _start_here(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
-            try:
-                worker = await _in_thread(lambda: Worker(self._context, self._settings, warm=self._warm))
-            finally:
-                self._starting -= 1
-            self._offer(worker)
+            worker = Worker(self._context, self._settings, warm=self._warm)
         except (EOFError, OSError):
-            told = "no process could be started to work on it; is this machine out of memory?"
-            while self._takers:
-                taker = self._takers.popleft()
-                if not taker.done():
-                    return taker.set_exception(WorkerLost(told))
+            worker = None
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(self._started, worker)
 
-    def _errand(self, errand: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(errand)
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
-        return task
+    def _started(self, worker: Worker | None) -> None:
+        self._starting -= 1
+        if worker is not None:
+            return self._offer(worker)
+        told = "no process could be started to work on it; is this machine out of memory?"
+        while self._takers:
+            taker = self._takers.popleft()
+            if not taker.done():
+                return taker.set_exception(WorkerLost(told))
+        return None
 
 
 @contextmanager
@@ -332,82 +305,24 @@ def _without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class _Threads:
-    """Threads that wait for calls, as many as there are calls at once; none keeps the program from ending.
-
-    Starting one holds up whoever starts it until it runs: a twentieth of a second on a busy machine, and often.
-    """
-
-    def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._free = 0
-
-    def run(self, call: Callable[[], None]) -> None:
-        """Call it in a thread that is free, or in a new one."""
-        with self._lock:
-            is_new = self._free == 0
-            self._free -= not is_new
-        self._calls.put(call)
-        if is_new:
-            threading.Thread(target=self._work, daemon=True).start()
-
-    def _work(self) -> None:
-        while True:
-            self._calls.get()()
-            with self._lock:
-                self._free += 1
-
-
-_THREADS: Final = _Threads()
-
-
-async def _in_thread(call: Callable[[], Value]) -> Value:
-    """The call's result, from a thread that neither a cancelled caller nor the end of this program waits for."""
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[Value] = loop.create_future()
-
-    def hand_over(value: Value | None, wrong: Exception | None) -> None:
-        if result.cancelled():
-            return
-        if wrong is None:
-            result.set_result(value)  # type: ignore[arg-type]
-        else:
-            result.set_exception(wrong)
-
-    def run() -> None:
-        value, wrong = None, None
-        try:
-            value = call()
-        except Exception as error:
-            wrong = error
-        with suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(hand_over, value, wrong)
-
-    _THREADS.run(run)
-    return await result
-
-
-def _is_sound(exchange: asyncio.Future[tuple[str, Any]]) -> bool:
+def _is_sound(exchange: asyncio.Future[Any]) -> bool:
     """Whether the worker can take another task; after a lack of memory its memory is in pieces."""
-    ended = exchange.done() and not exchange.cancelled() and exchange.exception() is None
-    return ended and exchange.result()[0] in (ANSWER, REFUSED)
+    ended = exchange.done() and not exchange.cancelled()
+    return ended and isinstance(exchange.exception(), TonnageError | None)
 
 
-def _unpack(exchange: asyncio.Future[tuple[str, Any]], limits: Limits) -> Any:
+def _unpack(exchange: asyncio.Future[Any], limits: Limits) -> Any:
     try:
-        kind, value = exchange.result()
+        return exchange.result()
+    except TonnageError:
+        raise
     except (EOFError, OSError):
         told = "the process that worked on it ended, perhaps out of memory; ask for less at once"
         raise WorkerLost(told) from None
-    if kind == REFUSED:
-        raise TonnageError(value)
-    if kind == MEMORY:
-        told = (
-            f"it needs more than the {limits.memory_bytes / GiB:.3g} GiB that a question may take; ask for less at once"
-        )
-        raise TooMuchMemory(told)
-    if kind == BROKEN:
-        print(value, file=sys.stderr)
-        raise WorkerLost("something went wrong that is a mistake of ours; the server's own output says what")
-    return value
+    except MemoryError:
+        most = f"{limits.memory_bytes / GiB:.3g} GiB that a question may take"
+        raise TooMuchMemory(f"it needs more than the {most}; ask for less at once") from None
+    except Exception as wrong:
+        print(wrong, file=sys.stderr)
+        told = "something went wrong that is a mistake of ours; the server's own output says what"
+        raise WorkerLost(told) from None
