@@ -15,6 +15,7 @@ from litestar import Litestar, Response, get, post
 from litestar.config.compression import CompressionConfig
 from litestar.exceptions import HTTPException, NotFoundException
 from litestar.response import ServerSentEvent, ServerSentEventMessage
+from litestar.response.base import ASGIResponse
 
 from tonnage.catalog import NOTHING, Additions
 from tonnage.errors import BadRequest, TonnageError, UnknownName
@@ -23,10 +24,10 @@ from tonnage.web import pages
 from tonnage.web.bounded import bound_body
 from tonnage.web.guard import (
     HEALTH,
-    LARGEST_BODY,
     LOOPBACK,
     NOT_ASKED,
     Asgi,
+    error_document,
     guard_app,
     json_object,
 )
@@ -113,7 +114,6 @@ def application(
         ],
         openapi_config=None,
         compression_config=COMPRESSION,
-        request_max_body_size=LARGEST_BODY,
         exception_handlers={
             **{kind: partial(_error_response, status=status) for kind, status in STATUSES.items()},
             TonnageError: partial(_error_response, status=400),
@@ -134,8 +134,7 @@ def _with_options(app: Litestar) -> Asgi:
         known = _methods(app, scope.get("path", "")) if scope.get("method") == "OPTIONS" else ""
         if not known:
             return await app(scope, receive, send)
-        await send({"type": "http.response.start", "status": 204, "headers": [(b"allow", known.encode())]})
-        await send({"type": "http.response.body", "body": b""})
+        await ASGIResponse(status_code=204, headers={"allow": known})(scope, receive, send)
 
     return serve
 
@@ -426,4 +425,4 @@ def _refusal_response(request: Asked, wrong: HTTPException) -> Response[Any]:
 def _problem(request: Asked, why: str, *, status: int) -> Response[Any]:
     if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
         return html_reply(pages.problem_page(why), status=status)
-    return json_reply(pages.error_document(why), status=status)
+    return json_reply(error_document(why), status=status)

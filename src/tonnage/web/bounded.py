@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tonnage.web.guard import LARGEST_BODY, Asgi, answer_sentence
+from tonnage.web.guard import LARGEST_BODY, Asgi, sentence
 from tonnage.web.records import Limits
 
 _CLOSE = {"connection": "close"}
@@ -22,12 +22,12 @@ def bound_body(app: Asgi, *, limits: Limits) -> Asgi:
                 body = await _body(receive)
         except TimeoutError:
             told = f"the body did not come within {limits.body_s:g} s"
-            return await answer_sentence(send, 408, why=told, headers=_CLOSE)
+            return await sentence(told, status=408, headers=_CLOSE)(scope, receive, send)
         if body is None:
             return None
         if len(body) > LARGEST_BODY:
             told = f"the body is larger than {LARGEST_BODY:,} bytes"
-            return await answer_sentence(send, 413, why=told, headers=_CLOSE)
+            return await sentence(told, status=413, headers=_CLOSE)(scope, receive, send)
         if scope["method"] == "HEAD":  # GET without its body, which the server leaves out; no question is asked for it
             scope = {**scope, "method": "GET", "query_string": b""}
         await _until_gone(app, scope, body, receive, send)
@@ -74,7 +74,7 @@ async def _until_gone(app: Asgi, scope: Any, body: bytes, receive: Any, send: An
     except asyncio.CancelledError:  # the server is stopping
         work.cancel()
         if not started:
-            await answer_sentence(send, 503, why="the server is stopping", headers=_CLOSE)
+            await sentence("the server is stopping", status=503, headers=_CLOSE)(scope, receive, send)
         return
     finally:
         leaving.cancel()

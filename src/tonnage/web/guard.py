@@ -15,6 +15,8 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
+from litestar.datastructures import Headers
+from litestar.response.base import ASGIResponse
 
 from tonnage.catalog.hub.fields import decode_json
 from tonnage.errors import BadFact, BadRequest, echo
@@ -74,16 +76,17 @@ def guard_app(app: Asgi, *, hosts: tuple[str, ...], token: str) -> Asgi:
 
         if scope["path"] == HEALTH:  # a watchdog asks by whatever name it knows, and learns nothing
             return await app(scope, receive, sealed)
-        given = _headers(scope)
+        given = Headers(scope["headers"])
         refusal = _refusal(scope, given, hosts)
         if refusal is not None:
-            return await answer_sentence(sealed, refusal[0], why=refusal[1])
+            return await sentence(refusal[1], status=refusal[0])(scope, receive, sealed)
         if token and not _knows(given, token):
             if scope["method"] == "GET" and _is(dict(_query(scope)).get("token", ""), token):
-                return await _remember(sealed, scope, token)
+                return await _remembered(scope, token)(scope, receive, sealed)
             told = "this server asks for its token: open the address that it printed when it started, or send it as"
             why = f"{told} 'Authorization: Bearer TOKEN'"
-            return await answer_sentence(sealed, 401, why=why, headers={"www-authenticate": "Bearer"})
+            reply = sentence(why, status=401, headers={"www-authenticate": "Bearer"})
+            return await reply(scope, receive, sealed)
         if _is_led(scope, given):
             scope = {**scope, NOT_ASKED: True}
         await app(scope, receive, sealed)
@@ -134,23 +137,18 @@ def single_fields(fields: Iterable[tuple[str, str]]) -> dict[str, str]:
     return found
 
 
-async def answer_sentence(send: Any, status: int, *, why: str, headers: dict[str, str] | None = None) -> None:
-    """Answer with one sentence."""
-    body = msgspec.json.encode({"schema": "tonnage.error/1", "error": why})
-    about = {"content-type": "application/json", "content-length": str(len(body)), **(headers or {})}
-    listed = [(name.encode(), value.encode()) for name, value in about.items()]
-    await send({"type": "http.response.start", "status": status, "headers": listed})
-    await send({"type": "http.response.body", "body": body})
+def error_document(why: str) -> bytes:
+    """A sentence about what was wrong."""
+    return msgspec.json.encode({"schema": "tonnage.error/1", "error": why})
 
 
-def _headers(scope: Any) -> dict[str, str]:
-    """The last value of each header; the ones that matter twice are refused before."""
-    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+def sentence(why: str, *, status: int, headers: dict[str, str] | None = None) -> ASGIResponse:
+    """A reply of one sentence."""
+    return ASGIResponse(body=error_document(why), status_code=status, headers=headers)
 
 
-def _refusal(scope: Any, given: dict[str, str], hosts: tuple[str, ...]) -> Refusal | None:
-    names = [name.lower() for name, _ in scope["headers"]]
-    if any(names.count(name) > 1 for name in (b"host", b"origin", b"content-type", b"sec-fetch-site")):
+def _refusal(scope: Any, given: Headers, hosts: tuple[str, ...]) -> Refusal | None:
+    if any(len(given.getall(name, [])) > 1 for name in ("host", "origin", "content-type", "sec-fetch-site")):
         return (400, "Host, Origin, Content-Type and Sec-Fetch-Site may each be given once")
     netloc = _netloc(given.get("host", ""), "http")
     if netloc is None or not (netloc[0] in hosts or _is_own_address(netloc[0], scope)):
@@ -159,7 +157,7 @@ def _refusal(scope: Any, given: dict[str, str], hosts: tuple[str, ...]) -> Refus
     return _from_elsewhere(scope, given) or _wrong_type(scope, given)
 
 
-def _from_elsewhere(scope: Any, given: dict[str, str]) -> Refusal | None:
+def _from_elsewhere(scope: Any, given: Headers) -> Refusal | None:
     """Why a browser that shows another site's page may not ask this."""
     origin = given.get("origin")
     if origin is not None and origin != "null":
@@ -175,7 +173,7 @@ def _from_elsewhere(scope: Any, given: dict[str, str]) -> Refusal | None:
     return None
 
 
-def _wrong_type(scope: Any, given: dict[str, str]) -> Refusal | None:
+def _wrong_type(scope: Any, given: Headers) -> Refusal | None:
     """A form of another site can send any type but this one."""
     kind = given.get("content-type", "").partition(";")[0].strip().lower()
     path = scope["path"].strip("/")
@@ -186,11 +184,11 @@ def _wrong_type(scope: Any, given: dict[str, str]) -> Refusal | None:
     return (415, f"Content-Type: application/json is expected, {was}; with curl, use --json")
 
 
-def _is_cross(given: dict[str, str]) -> bool:
+def _is_cross(given: Headers) -> bool:
     return given.get("sec-fetch-site", "none") not in ("same-origin", "none")
 
 
-def _is_led(scope: Any, given: dict[str, str]) -> bool:
+def _is_led(scope: Any, given: Headers) -> bool:
     """Whether a person followed a link of another site to one of the forms."""
     navigates = given.get("sec-fetch-mode") == "navigate" and given.get("sec-fetch-dest") == "document"
     return _is_cross(given) and navigates and scope["path"].strip("/") in QUESTIONS
@@ -222,7 +220,7 @@ def _is_own_address(name: str, scope: Any) -> bool:
         return False
 
 
-def _knows(given: dict[str, str], token: str) -> bool:
+def _knows(given: Headers, token: str) -> bool:
     scheme, _, sent = given.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and _is(sent.strip(), token):
         return True
@@ -238,15 +236,14 @@ def _query(scope: Any) -> list[tuple[str, str]]:
     return parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
 
 
-async def _remember(send: Any, scope: Any, token: str) -> None:
-    """Let the browser keep the token, and take it out of the address."""
+def _remembered(scope: Any, token: str) -> ASGIResponse:
+    """A reply that lets the browser keep the token, and takes it out of the address."""
     rest = urlencode([(name, value) for name, value in _query(scope) if name != "token"])
     # A path of two slashes would be another host.
     path = "/" + scope["path"].lstrip("/\\")
-    headers = [
-        (b"location", (path + (f"?{rest}" if rest else "")).encode("ascii", "ignore")),
-        (b"set-cookie", f"{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/".encode()),
-        (b"content-length", b"0"), (b"cache-control", b"no-store"),
-    ]  # fmt: skip
-    await send({"type": "http.response.start", "status": 303, "headers": headers})
-    await send({"type": "http.response.body", "body": b""})
+    headers = {
+        "location": (path + (f"?{rest}" if rest else "")).encode("ascii", "ignore").decode(),
+        "set-cookie": f"{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/",
+        "cache-control": "no-store",
+    }
+    return ASGIResponse(status_code=303, headers=headers)

@@ -438,8 +438,3 @@ def _environment() -> Environment:
         profiles=tuple(profiles()),
     )
     return environment
-
-
-def error_document(why: str) -> bytes:
-    """A sentence about what was wrong."""
-    return msgspec.json.encode({"schema": "tonnage.error/1", "error": why})
