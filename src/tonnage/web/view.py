@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -71,24 +72,13 @@ class Card(Record, kw_only=True):
     shown: bool
 
 
-class Texts(NamedTuple):
-    """The sentences of a first screen, by where the page shows them."""
-
-    asked: str
-    measured: str
-    """Which measurements moved its numbers, and by how much; empty = none did."""
-    changes: list[Text]
-    facts: tuple[str, ...]
-    checks: tuple[str, ...]
-    """Risks and losses of quality: what to look at before the answer is relied on."""
-
-
 class AnswerView(Record, kw_only=True):
     """What the template fills in."""
 
     good: bool
     sentence: str
-    texts: Texts
+    texts: Mapping[str, Sequence[Text]]
+    """The sentences of the first screen by their kind, those that would change the answer under `change`."""
     product: str
     details: tuple[str, ...]
     price: str
@@ -176,30 +166,21 @@ def answer_view(
         labels=labels,
         lead=EVIDENCE,
         blocks=html.blocks(others),
-        changes=suggestions(answer, texts.changes, path=path, given=given or {}, known=known),
+        changes=suggestions(answer, texts["change"], path=path, given=given or {}, known=known),
         rest=without_commands(" ".join(one.text for one in document.first if isinstance(one, Note) and one.text)),
         tabs=_tabs(document, [chart for chart in charts if chart is not leading], answer=answer, key=key),
         opens=explains(answer) and bool(table),
     )
 
 
-def _texts(document: Document, answer: Any) -> Texts:
-    texts = [
-        one if one.kind in {"asked", "relaxed"} else msgspec.structs.replace(one, text=without_commands(one.text))
-        for one in document.first
-        if isinstance(one, Text) and one.text != answer.sentence
-    ]
-
-    def said(kind: str) -> tuple[str, ...]:
-        return tuple(one.text for one in texts if one.kind == kind and one.text)
-
-    return Texts(
-        asked=next(iter(said("asked")), ""),
-        measured=next(iter(said("measured")), ""),
-        changes=[one for one in texts if one.kind in {"", "flip", "relaxed"} and one.text],
-        facts=said("fact"),
-        checks=said("check"),
-    )
+def _texts(document: Document, answer: Any) -> Mapping[str, Sequence[Text]]:
+    found: defaultdict[str, list[Text]] = defaultdict(list)
+    for one in document.first:
+        if isinstance(one, Text) and one.text != answer.sentence:
+            text = one.text if one.kind in {"asked", "relaxed"} else without_commands(one.text)
+            kind = "change" if one.kind in {"", "flip", "relaxed"} else one.kind
+            found[kind] += [msgspec.structs.replace(one, text=text)] if text else []
+    return found
 
 
 def without_commands(text: str) -> str:
