@@ -25,7 +25,7 @@ from tonnage.errors import TonnageError
 from tonnage.web.records import Settings
 
 
-def work(connection: Connection, settings: Settings, progress: Any, *, warm: str) -> None:
+def work(connection: Connection, settings: Settings, *, progress: Any, warm: str) -> None:
     """
     Do tasks until the other end closes.
 

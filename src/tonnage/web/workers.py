@@ -75,7 +75,7 @@ class Worker:
         """How much of its task is done, of how much: memory that the process writes to."""
         self._pipe, theirs = context.Pipe()
         self._process: BaseProcess = context.Process(  # type: ignore[attr-defined]
-            target=work, args=(theirs, settings, self.progress), kwargs={"warm": warm}, daemon=True
+            target=work, args=(theirs, settings), kwargs={"progress": self.progress, "warm": warm}, daemon=True
         )
         with FORKS if context.get_start_method() == "forkserver" else STARTS, _without_interrupts():
             self._process.start()
