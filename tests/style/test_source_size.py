@@ -21,9 +21,10 @@ MOST = {
     # their imports, and a kind of plan is one folder and one name instead of twelve places.
     # 40 of them: a plan keeps its replicas while its constraints are dropped in turn (a fifth to a half of the work),
     # and what costs more than the budget is not looked at.
+    # 40 of the spine: a headline has its details and price as fields, which the page looked for in our own sentence.
     # 518,900 and 245,940 before modules that one reader reads together stood in one file.
-    "all": 509_500,
-    "spine": 243_100,
+    "all": 508_900,
+    "spine": 243_200,
 }
 LEFT_OUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,
