@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -81,3 +82,65 @@ def test_a_baseline_that_is_no_plan_is_told(folder: Path) -> None:
     (folder / "plan.json").write_text('{"schema": "tonnage.fit/1"}')
     result = checked(folder)
     assert result.exit_code == 2 and "tonnage.plan/2" in result.stderr
+
+
+def edited(folder: Path, **changes: Any) -> Path:
+    """The kept plan's first option with other values."""
+    plan = json.loads((folder / "plan.json").read_text())
+    plan["options"][0] |= changes
+    (folder / "plan.json").write_text(json.dumps(plan))
+    return folder
+
+
+def costing(folder: Path, share: float, tolerance: float = 0.05) -> dict[str, Any]:
+    """The check of a plan that cost that share of what it costs now."""
+    cost = json.loads((folder / "plan.json").read_text())["options"][0]["cost"]
+    edited(folder, cost={**cost, "value": share * cost["value"]})
+    found: dict[str, Any] = json.loads(checked(folder, "--tolerance", str(tolerance), "--json").stdout)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("share", "tolerance", "worse"),
+    [(1.0, 0.0, None), (1.0 / 1.049, 0.05, None), (1.0 / 1.051, 0.05, True), (1.0 / 0.951, 0.05, None),
+     (1.0 / 0.949, 0.05, False), (1.0 / 1.49, 0.5, None), (1.0 / 1.51, 0.5, True), (2.0, 0.4, False)],
+)  # fmt: skip
+def test_a_move_counts_exactly_when_it_exceeds_the_tolerance_and_dearer_is_worse(
+    folder: Path, share: float, tolerance: float, worse: bool | None
+) -> None:
+    found = costing(folder, share, tolerance)
+    (cost,) = (change for change in found["changes"] if change["what"] == "cost")
+    assert found["changed"] is cost.get("beyond", False) is (worse is not None) and cost.get("worse") is worse
+    assert {"cost", "ttft", "tpot", "accelerators", "configuration"} <= {change["what"] for change in found["changes"]}
+
+
+def test_another_accelerator_is_a_change_whatever_the_figures_say(folder: Path) -> None:
+    run_on = json.loads((folder / "plan.json").read_text())["options"][0]["configuration"]
+    edited(folder, configuration={**run_on, "accelerator": "h200-sxm-141gb"})
+    found = json.loads(checked(folder, "--tolerance", "900%", "--json").stdout)
+    assert [change["what"] for change in found["changes"] if change.get("beyond")] == ["configuration"]
+
+
+def test_nothing_before_and_nothing_now_is_no_change(folder: Path) -> None:
+    (folder / "request.yaml").write_text(REQUEST.format(rate="4/s", more="tpot: 1us\n"))
+    run("plan", str(folder / "request.yaml"), "-o", str(folder / "plan.json"), *TODAY)
+    found = json.loads(checked(folder, "--json").stdout)
+    assert found["changed"] is False and found["feasible"] is False
+
+
+def test_another_kind_is_refused(folder: Path) -> None:
+    run("plan", "batch", "8B", "--items", "1k", "-a", "L4", "-o", str(folder / "plan.json"))
+    result = checked(folder)
+    assert result.exit_code == 2 and "answers another kind of question" in result.stderr
+
+
+def test_markdown_holds_what_moved_and_no_markup_of_a_name(folder: Path) -> None:
+    hostile = "x/<img src=x onerror=alert(1)>|[a](b)\n# title @team"
+    option = json.loads((folder / "plan.json").read_text())["options"][0]
+    cost, run_on = option["cost"], {**option["configuration"], "accelerator": hostile}
+    edited(folder, cost={**cost, "value": cost["value"] / 1.238}, configuration=run_on)
+    checked(folder, "--markdown", str(folder / "comment.md"))
+    text = (folder / "comment.md").read_text()
+    assert "**+23.8%**" in text and "title" in text
+    assert "<img" not in text and "[a](b)" not in text and "@team" not in text and "\n# title" not in text
+    assert text.count("|---|---|---|---|") == 2

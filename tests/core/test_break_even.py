@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import date
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -14,6 +14,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.plan import BreakEven
 from tonnage.questions.ask import answer
+from tonnage.questions.budget.plan import largest_rate
 
 
 def option(name: str, usd: float, *, factor: float = 1.0, sure: bool = True, listed: bool = True) -> Contender:
@@ -147,3 +148,17 @@ def test_a_rival_within_error_ties(rented: BatchOption) -> None:
     first, second = priced(rented, "a", 2.0, 100.0, factor=1.5), priced(rented, "b", 4.0, 110.0, factor=1.5)
     assert break_even_prices([first, second])[0].ties
     assert break_even_prices([]) == ()
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=st.lists(st.floats(1e-3, 1e4), min_size=1, max_size=6), least=st.floats(0.1, 5.0))
+def test_any_step_function_is_inverted(steps: list[float], least: float) -> None:
+    """Cost is a step function of the rate: the bracket ends around the last rate of the last step that can be paid."""
+    ends = sorted(steps)
+    payable = ends[len(ends) // 2] * least
+    found = largest_rate(lambda rate: object() if rate <= payable else None)  # type: ignore[arg-type, return-value]
+    if found is None:
+        assert payable < 1e-3
+    else:
+        _, low, high = found
+        assert low <= payable and (payable < high or low >= 1e4) and high / low <= 2.0

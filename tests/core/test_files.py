@@ -1,11 +1,15 @@
 """Request files: plain values within limits, or one sentence."""
 
+import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.command import told
 
-from tonnage.core.files import LARGEST_BYTES, read_mapping
-from tonnage.errors import TonnageError
+LARGEST_BYTES = 8 * 1024 * 1024
+ASKED = b"plan: serve\nmodel: 1B\ntraffic: chat\nquick: true\nrate: 4/s\naccelerator: [H100, A100]\n"
 
 
 def write(folder: Path, data: bytes, name: str = "request.yaml") -> str:
@@ -14,14 +18,31 @@ def write(folder: Path, data: bytes, name: str = "request.yaml") -> str:
     return str(path)
 
 
+def refused(path: str) -> str:
+    """The one sentence in which `tonnage plan` refuses a file."""
+    done = told("plan", path)
+    assert done.exit_code == 2 and not done.stdout and done.stderr.count("\n") == 1, done.output
+    return done.stderr
+
+
+def request_of(path: str) -> dict[str, Any]:
+    """What a plan understood of a file."""
+    done = told("plan", path, "--json")
+    assert done.exit_code == 0, done.output
+    request: dict[str, Any] = json.loads(done.stdout)["request"]
+    return request
+
+
 def test_yaml_and_json_read_alike(tmp_path: Path) -> None:
-    yaml = read_mapping(write(tmp_path, b"plan: serve\nrate: 4/s\naccelerator: [H100, A100]\n"))
-    json = read_mapping(write(tmp_path, b'{"plan":"serve","rate":"4/s","accelerator":["H100","A100"]}', "r.json"))
-    assert yaml == json == {"plan": "serve", "rate": "4/s", "accelerator": ["H100", "A100"]}
+    fields = {"plan": "serve", "model": "1B", "traffic": "chat", "quick": True, "rate": "4/s",
+              "accelerator": ["H100", "A100"]}  # fmt: skip
+    found = request_of(write(tmp_path, ASKED))
+    assert found == request_of(write(tmp_path, json.dumps(fields).encode(), "r.json"))
+    assert found["rate_per_s"] == 4.0 and found["filters"]["accelerators"] == ["h100-sxm5-80gb", "a100-sxm4-80gb"]
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "says"),
     [
         (b"plan: [serve", "not valid YAML in line"),
         (b'{"plan": ', "not valid JSON"),
@@ -45,33 +66,32 @@ def test_yaml_and_json_read_alike(tmp_path: Path) -> None:
         (b"a: [12:30:45]", "another number"),
     ],
 )
-def test_malformed_files_get_one_sentence(tmp_path: Path, data: bytes, told: str) -> None:
-    with pytest.raises(TonnageError, match=told) as caught:
-        read_mapping(write(tmp_path, data))
-    assert "\n" not in str(caught.value)
+def test_malformed_files_get_one_sentence(tmp_path: Path, data: bytes, says: str) -> None:
+    assert re.search(says, refused(write(tmp_path, data)))
 
 
 def test_the_parser_in_python_takes_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     yaml = pytest.importorskip("yaml")
     monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
-    assert read_mapping(write(tmp_path, b"a: [1, 2]")) == {"a": [1, 2]}
-    with pytest.raises(TonnageError, match="libyaml"):
-        read_mapping(write(tmp_path, b"a: 1\n" * 40_000))
+    assert request_of(write(tmp_path, ASKED))["rate_per_s"] == 4.0
+    assert "libyaml" in refused(write(tmp_path, b"a: 1\n" * 40_000))
 
 
 def test_numbers_and_texts_that_people_mean(tmp_path: Path) -> None:
-    found = read_mapping(write(tmp_path, b"a: 0\nb: 10\nc: 0.5\nd: '010'\ne: \"1:30\"\nf: -7\n"))
-    assert found == {"a": 0, "b": 10, "c": 0.5, "d": "010", "e": "1:30", "f": -7}
+    meant = b"spare_replicas: 0\nzones: 10\nheadroom: 0.5\ncontext: '010'\n"
+    found = request_of(write(tmp_path, ASKED + meant))
+    assert (found["zones"], found["headroom"], found["max_context"]) == (10, 0.5, 10)
+    for wrong, said in (
+        (b'ttft: "1:30"\n', "ttft: unit ':30'"),
+        (b"zones: -7\n", "zones: '-7'"),
+    ):
+        assert said in refused(write(tmp_path, ASKED + wrong))
 
 
 @pytest.mark.parametrize("path", ["a\0b", "\udc80" * 9 + "\ud800", "x" * 5_000])
 def test_paths_that_are_none(path: str) -> None:
-    with pytest.raises(TonnageError, match=r"no path|cannot be read|not exist"):
-        read_mapping(path)
+    assert re.search(r"no path|cannot be read|not exist", refused(f"./{path}.yaml"))
 
 
 def test_missing_folder_and_unreadable(tmp_path: Path) -> None:
-    with pytest.raises(TonnageError, match="does not exist"):
-        read_mapping(str(tmp_path / "no.yaml"))
-    with pytest.raises(TonnageError, match="is a folder"):
-        read_mapping(str(tmp_path))
+    assert "does not exist" in refused(str(tmp_path / "no.yaml")) and "is a folder" in refused(str(tmp_path))

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date
-from functools import cache
 from math import inf
 from typing import Any
 
 import pytest
 
 import tonnage
-from tonnage.catalog import NOTHING
-from tonnage.core.load_fields import read_filters
-from tonnage.core.reading import read_fields
-from tonnage.core.sites import reach_of, sites, with_slices
-from tonnage.domain.requests.common import Filters
-from tonnage.questions.train.places import rentals
 
-TODAY = date(2026, 11, 28)
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 CHAT = {"model": MODEL, "rate": "4/s", "traffic": "chat", "quick": True}
 TRAIN = {"model": "meta-llama/Llama-3.1-8B", "tokens": "100B", "seq_len": "8192", "deadline": "30 days"}
@@ -84,41 +75,3 @@ def test_parts_of_machines_are_not_joined_where_a_filter_leaves_nothing_larger()
     plan = tonnage.plan_train(**TRAIN, accelerator="b200,b300", provider="verda")
     assert plan.feasible
     assert all(option.accelerators <= option.bill.accelerators_per_instance for option in plan.options)
-
-
-FILTERS: tuple[dict[str, Any], ...] = (
-    {}, *KEPT, {"community": True}, {"region": "FIN-03"}, {"billing": "second"}, {"provider": "oci"},
-    {"provider": "azure"}, {"provider": "scaleway"}, {"provider": "hyperstack"}, {"term": "spot"},
-    {"term": "reserved-1y"}, {"max_accelerators": "1"}, {"max_accelerators": "2"}, {"vendor": "NVIDIA"},
-    {"country": "US"}, {"provider_kind": "hyperscaler"}, {"free_egress": True}, {"nvlink": True}, {"exclude": "h100"},
-    {"certification": "soc2"},
-)  # fmt: skip
-
-Facts = dict[tuple[str, ...], set[Any]]
-
-
-@cache
-def facts(**fields: Any) -> Facts:
-    """How each offer is taken: its machine, its reach, its link; and as what it joins each count of a run."""
-    filters = read_filters(read_fields({"term": "on-demand", **fields}, Filters), NOTHING)
-    found: Facts = {}
-    for site in sites(filters, additions=NOTHING)[0]:
-        for count in (1, 2, 4, 8, 16, 32):
-            for rental in rentals(site, counts=(count,), terms=filters.terms, today=TODAY):
-                joined = count, rental.place.per_node, rental.place.inter_bytes_per_s, rental.place.intra_link
-                for offer in rental.offers:
-                    key = (offer.accelerator, offer.provider, offer.instance_type, offer.region)
-                    found.setdefault(key, set()).add(joined)
-    for site in with_slices(sites(filters, additions=NOTHING)[0]):
-        for offer in site.offers:
-            key = (offer.accelerator, offer.provider, offer.instance_type, offer.region)
-            found.setdefault(key, set()).add((site.per_node, reach_of(site), site.intra_link))
-    return found
-
-
-@pytest.mark.parametrize("kept", FILTERS, ids=str)
-def test_an_offer_is_the_same_machine_under_every_filter(kept: dict[str, Any]) -> None:
-    term = kept.get("term", "on-demand")
-    every, left = facts(term=term, community=True), facts(**kept)
-    assert left
-    assert {key: joined for key, joined in left.items() if key in every and joined != every[key]} == {}

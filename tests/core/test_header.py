@@ -1,91 +1,17 @@
-"""Losers, counted by reason; and a request that nothing meets says what dropping each constraint buys (D7, D8, C9)."""
+"""A request that nothing meets says what dropping each constraint buys; a plan that works names its choices (D7-9)."""
 
-from datetime import date
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 
-from tonnage.catalog import NOTHING
-from tonnage.core.header import (
-    Infeasible,
-    by_reason,
-    nearest_of_each,
-    nearness,
-    relaxations,
-    what_binds,
-    what_relaxing_buys,
-)
-from tonnage.core.reading import build
-from tonnage.core.sites import sites
-from tonnage.domain.answer import Verdict
-from tonnage.domain.layout import Engine, Layout
-from tonnage.domain.plan import Configuration, Rejection, RejectionCount
-from tonnage.domain.precision import Precision
-from tonnage.domain.requests.common import Filters, Lengths, Slo
-from tonnage.domain.requests.field import Field, Group
-from tonnage.domain.requests.serve import Batch, Serve
-from tonnage.errors import BadRequest
-from tonnage.questions.ask import answer
-from tonnage.record import Record
+import tonnage
 
-BY = nearness({"ttft": 0, "memory": 1})
-
-
-def loser(accelerator: str, limit: str, short_by: float) -> Infeasible:
-    run = Configuration(
-        accelerator=accelerator, layout=Layout(), precision=Precision(weights="fp8"), engine=Engine(name="vllm")
-    )
-    return Infeasible(configuration=run, verdict=Verdict(ok=False, limit=limit, short_by=short_by))
-
-
-def test_the_nearest_try_of_each_accelerator_that_does_nothing_else() -> None:
-    losers = [loser("a", "memory", 1.0), loser("a", "ttft", 9.0), loser("b", "memory", 5.0), loser("c", "ttft", 1.0)]
-    found = nearest_of_each(losers, doing={"c"}, by=BY)
-    assert [(one.what.split()[0], one.verdict.limit) for one in found] == [("a", "ttft"), ("b", "memory")]
-    assert what_binds(losers, (), by=BY) is losers[3].verdict
-    assert nearest_of_each([], doing=(), by=BY) == ()
-
-
-def test_an_unknown_limit_is_the_farthest() -> None:
-    assert what_binds([loser("a", "weather", 0.0), loser("b", "memory", 1e12)], (), by=BY).limit == "memory"
-
-
-def test_rejections_are_counted_by_reason_and_none_is_lost() -> None:
-    lines = [
-        Rejection(what=one.what, verdict=one.verdict)
-        for one in (loser("a", "ttft", 1), loser("b", "memory", 1), loser("c", "tpot", 1), loser("d", "weather", 1))
-    ]
-    found = by_reason(lines)
-    assert found[0] == RejectionCount(reason="too slow", count=2, example=lines[0].what)
-    assert {one.reason: one.count for one in found[1:]} == {"too small": 1, "excluded by 'weather'": 1}
-    assert sum(one.count for one in found) == len(lines)
-
-
-def test_what_a_filter_excludes_is_counted_under_its_name() -> None:
-    _, excluded = sites(Filters(regions=("nowhere",), exclude_accelerators=("l4",)), additions=NOTHING)
-    counts = {one.reason: one.count for one in by_reason(excluded)}
-    assert counts["not in the region"] > 10 and counts["excluded by 'exclude'"] == 1
-    assert sum(counts.values()) == len(excluded)
-
-
-class Warmup(Record, kw_only=True):
-    deadline_s: Annotated[float, Field("longest time to load the weights: 30 s", "s", name="within")]
-    filters: Annotated[Filters, Group()] = Filters()
-
-
-def test_a_limit_that_no_request_goes_without_is_asked_for_and_never_dropped() -> None:
-    with pytest.raises(BadRequest, match="within is missing: longest time to load the weights: 30 s"):
-        build(Warmup, {})
-    assert "--within" not in dict(relaxations(build(Warmup, {"within": 1.0})))
-
-
-TODAY = date(2026, 11, 21)
 EIGHT = "meta-llama/Llama-3.1-8B-Instruct"
 CHAT = {"model": EIGHT, "traffic": "chat", "quick": True}
 
 
 def plan(kind: str, **fields: Any) -> Any:
-    return answer(kind, fields, today=TODAY)
+    return getattr(tonnage, f"plan_{kind}")(**fields)
 
 
 GCP = {"provider": "gcp", "accelerator": "H100"}
@@ -138,26 +64,20 @@ def test_a_plan_that_works_relaxes_nothing() -> None:
     assert plan("batch", model=EIGHT, items="1M", accelerator="H100").relaxing == ()
 
 
-def test_each_constraint_is_dropped_alone() -> None:
-    request = Serve(
-        model=EIGHT,
-        lengths=Lengths(prompt_tokens=10, output_tokens=10),
-        rate_per_s=1.0,
-        slo=Slo(ttft_s=1.0),
-        quality_floor=0.99,
-        budget_usd_per_h=1.0,
-        filters=Filters(eu=True, providers=("verda",), terms=("spot",)),
-    )
-    found = dict(relaxations(request))
-    assert {"--eu", "--provider", "--term", "--ttft", "--quality", "--budget"} <= set(found)
-    assert found["--eu"].filters.eu is None and found["--eu"].filters.providers == ("verda",)
-    assert found["--ttft"].slo.ttft_s is None and found["--ttft"].filters == request.filters
-    assert set(found["--term"].filters.terms) > {"spot", "on-demand"}
-
-
-def test_one_that_buys_nothing_is_not_named() -> None:
-    request = Batch(model=EIGHT, items=1.0, lengths=Lengths(prompt_tokens=1, output_tokens=1), deadline_s=1.0)
-    assert what_relaxing_buys(request, lambda other: None) == ()
-    assert what_relaxing_buys(request, lambda other: "x" if other.deadline_s is None else None) == (
-        "without --deadline: x",
-    )
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("serve", {"rate": "4/s", "traffic": "chat", "ttft": "1 s", "accelerator": ["H100", "L40S"], "quick": True}),
+        ("batch", {"items": "1M", "prompt_tokens": "800", "output_tokens": "150", "accelerator": ["H100", "L40S"]}),
+    ],
+)
+def test_plans_name_their_choices(kind: str, fields: dict[str, object]) -> None:
+    made = plan(kind, model=EIGHT, **fields)
+    assert (made.choices[0].name, made.choices[0].option) == ("cheapest", 0)
+    assert all(choice.option < len(made.options) for choice in made.choices)
+    if kind == "serve":
+        safe = [made.options[choice.option] for choice in made.choices if choice.name == "resilient"]
+        for option in safe:
+            peak = 4.0 * made.request.shape.peak_to_mean
+            lost = -(-option.replicas // option.bill.instances)
+            assert peak <= (option.replicas - lost) * option.capacity.max_rate_per_s.value * (1 + 1e-9)

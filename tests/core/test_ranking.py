@@ -1,14 +1,49 @@
-"""The order said once for all kinds: the sure before the cheap, ties within error, the cheaper one at a risk."""
+"""The order said once for all kinds, the choices named, the frontier; losers counted by reason, constraints dropped."""
+
+from __future__ import annotations
 
 from datetime import date
+from math import inf
+from typing import Annotated
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tonnage.core.ranking import at_risk, surely_cheapest, tie_with_first, with_verdicts
-from tonnage.domain.answer import Quantity
+from tonnage.catalog import NOTHING
+from tonnage.core.header import (
+    Infeasible,
+    by_reason,
+    nearest_of_each,
+    nearness,
+    relaxations,
+    what_binds,
+    what_relaxing_buys,
+)
+from tonnage.core.ranking import (
+    NEAR,
+    Traits,
+    at_risk,
+    choices,
+    frontier,
+    surely_cheapest,
+    tie_with_first,
+    with_verdicts,
+)
+from tonnage.core.reading import build
+from tonnage.core.sites import sites
+from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.plan import Configuration, Rejection, RejectionCount
+from tonnage.domain.precision import Precision
+from tonnage.domain.requests.common import Filters, Lengths, Slo
+from tonnage.domain.requests.field import Field, Group
+from tonnage.domain.requests.serve import Batch, Serve
+from tonnage.errors import BadRequest
 from tonnage.questions.ask import answer
+from tonnage.record import Record
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +98,157 @@ def test_each_place_has_its_reason_and_ties_are_said(option: BatchOption) -> Non
     assert not said[3].ties and said[3].verdict == "0.90x the first's cost; late; $9"
     assert tie_with_first(options[3], options[0]) is None
     assert with_verdicts((), lead=str, arithmetic=str, risk=str) == ()
+
+
+EIGHT = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+def names(*options: Traits) -> dict[str, int]:
+    return {choice.name: choice.option for choice in choices(options)}
+
+
+def test_nothing_to_choose_from() -> None:
+    assert choices(()) == ()
+
+
+def test_of_a_service_cheapest_fastest_near_its_price_and_one_that_survives() -> None:
+    found = names(
+        Traits(usd=10.0, seconds=9.0, survives=False),
+        Traits(usd=10.9, seconds=5.0, survives=False),
+        Traits(usd=11.1, seconds=1.0, survives=False),
+        Traits(usd=14.0, seconds=8.0, survives=True),
+        Traits(usd=13.0, seconds=9.0, survives=True, sure=False),
+    )
+    assert found == {"cheapest": 0, "fastest": 1, "resilient": 3}
+
+
+def test_a_price_of_third_parties_is_no_choice_beside_a_seller_s() -> None:
+    first = Traits(usd=10.0, seconds=9.0, survives=False)
+    doubted = Traits(usd=7.0, seconds=5.0, survives=True, listed=False)
+    listed = Traits(usd=12.0, seconds=9.0, survives=True)
+    assert names(first, doubted, listed) == {"cheapest": 0, "resilient": 2}
+    assert names(Traits(usd=10.0, seconds=9.0, survives=False, listed=False), doubted) == {"cheapest": 0, "fastest": 1}
+
+
+def test_of_a_job_the_soonest_at_any_price() -> None:
+    found = names(Traits(usd=10.0, seconds=9.0), Traits(usd=10.5, seconds=8.0), Traits(usd=90.0, seconds=1.0))
+    assert found == {"cheapest": 0, "fastest": 1, "soonest": 2}
+
+
+def test_one_option_that_has_it_all_is_one_choice() -> None:
+    assert names(Traits(usd=1.0, seconds=1.0, survives=True), Traits(usd=1.05, seconds=2.0, survives=True)) == {
+        "cheapest": 0
+    }
+
+
+options = st.lists(
+    st.builds(
+        Traits,
+        usd=st.sampled_from([1.0, 1.05, 1.1, 2.0, inf]),
+        seconds=st.sampled_from([1.0, 2.0, 3.0]),
+        sure=st.booleans(),
+        survives=st.booleans(),
+    ),
+    max_size=6,
+)
+
+
+@given(options, st.booleans())
+def test_choices_differ_and_hold_what_their_names_say(ranked: list[Traits], job: bool) -> None:
+    if job:
+        ranked = [Traits(usd=one.usd, seconds=one.seconds, sure=one.sure) for one in ranked]
+    found = choices(ranked)
+    assert len({choice.option for choice in found}) == len({choice.name for choice in found}) == len(found) <= 3
+    assert [choice.name for choice in found[:1]] == (["cheapest"] if ranked else [])
+    for choice in found[1:]:
+        option, first = ranked[choice.option], ranked[0]
+        assert option.sure or not first.sure
+        assert choice.name == "resilient" or option.seconds < first.seconds
+        assert choice.name != "fastest" or option.usd <= NEAR * first.usd
+        assert choice.name != "resilient" or (option.survives and not first.survives)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9)), max_size=40))
+def test_the_frontier_is_as_defined(points: list[tuple[int, int, int]]) -> None:
+    kept = frontier(points, objectives=(lambda p: p[0], lambda p: p[1], lambda p: p[2]))
+
+    def dominated(i: int) -> bool:
+        return any(p != points[i] and all(a <= b for a, b in zip(p, points[i], strict=True)) for p in points)
+
+    assert [i for i in range(len(points)) if not dominated(i)] == list(kept)
+
+
+BY = nearness({"ttft": 0, "memory": 1})
+
+
+def loser(accelerator: str, limit: str, short_by: float) -> Infeasible:
+    run = Configuration(
+        accelerator=accelerator, layout=Layout(), precision=Precision(weights="fp8"), engine=Engine(name="vllm")
+    )
+    return Infeasible(configuration=run, verdict=Verdict(ok=False, limit=limit, short_by=short_by))
+
+
+def test_the_nearest_try_of_each_accelerator_that_does_nothing_else() -> None:
+    losers = [loser("a", "memory", 1.0), loser("a", "ttft", 9.0), loser("b", "memory", 5.0), loser("c", "ttft", 1.0)]
+    found = nearest_of_each(losers, doing={"c"}, by=BY)
+    assert [(one.what.split()[0], one.verdict.limit) for one in found] == [("a", "ttft"), ("b", "memory")]
+    assert what_binds(losers, (), by=BY) is losers[3].verdict
+    assert nearest_of_each([], doing=(), by=BY) == ()
+
+
+def test_an_unknown_limit_is_the_farthest() -> None:
+    assert what_binds([loser("a", "weather", 0.0), loser("b", "memory", 1e12)], (), by=BY).limit == "memory"
+
+
+def test_rejections_are_counted_by_reason_and_none_is_lost() -> None:
+    lines = [
+        Rejection(what=one.what, verdict=one.verdict)
+        for one in (loser("a", "ttft", 1), loser("b", "memory", 1), loser("c", "tpot", 1), loser("d", "weather", 1))
+    ]
+    found = by_reason(lines)
+    assert found[0] == RejectionCount(reason="too slow", count=2, example=lines[0].what)
+    assert {one.reason: one.count for one in found[1:]} == {"too small": 1, "excluded by 'weather'": 1}
+    assert sum(one.count for one in found) == len(lines)
+
+
+def test_what_a_filter_excludes_is_counted_under_its_name() -> None:
+    _, excluded = sites(Filters(regions=("nowhere",), exclude_accelerators=("l4",)), additions=NOTHING)
+    counts = {one.reason: one.count for one in by_reason(excluded)}
+    assert counts["not in the region"] > 10 and counts["excluded by 'exclude'"] == 1
+    assert sum(counts.values()) == len(excluded)
+
+
+class Warmup(Record, kw_only=True):
+    deadline_s: Annotated[float, Field("longest time to load the weights: 30 s", "s", name="within")]
+    filters: Annotated[Filters, Group()] = Filters()
+
+
+def test_a_limit_that_no_request_goes_without_is_asked_for_and_never_dropped() -> None:
+    with pytest.raises(BadRequest, match="within is missing: longest time to load the weights: 30 s"):
+        build(Warmup, {})
+    assert "--within" not in dict(relaxations(build(Warmup, {"within": 1.0})))
+
+
+def test_each_constraint_is_dropped_alone() -> None:
+    request = Serve(
+        model=EIGHT,
+        lengths=Lengths(prompt_tokens=10, output_tokens=10),
+        rate_per_s=1.0,
+        slo=Slo(ttft_s=1.0),
+        quality_floor=0.99,
+        budget_usd_per_h=1.0,
+        filters=Filters(eu=True, providers=("verda",), terms=("spot",)),
+    )
+    found = dict(relaxations(request))
+    assert {"--eu", "--provider", "--term", "--ttft", "--quality", "--budget"} <= set(found)
+    assert found["--eu"].filters.eu is None and found["--eu"].filters.providers == ("verda",)
+    assert found["--ttft"].slo.ttft_s is None and found["--ttft"].filters == request.filters
+    assert set(found["--term"].filters.terms) > {"spot", "on-demand"}
+
+
+def test_one_that_buys_nothing_is_not_named() -> None:
+    request = Batch(model=EIGHT, items=1.0, lengths=Lengths(prompt_tokens=1, output_tokens=1), deadline_s=1.0)
+    assert what_relaxing_buys(request, lambda other: None) == ()
+    assert what_relaxing_buys(request, lambda other: "x" if other.deadline_s is None else None) == (
+        "without --deadline: x",
+    )

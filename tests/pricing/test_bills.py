@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.domain.answer import Verdict
-from tonnage.domain.money import Offer, Price
+from tonnage.domain.money import Contract, Offer, Price
 from tonnage.domain.plan import Bill
-from tonnage.pricing.bills import bill, instances_needed, with_spares
+from tonnage.pricing.bills import bill, contract_hours, instances_needed, with_spares
 from tonnage.pricing.energy import busy_share, carbon_kg, energy_kwh, tokens_per_joule
 
 OFFER = Offer(
@@ -75,3 +75,18 @@ def test_a_server_with_many_requests_is_always_at_work() -> None:
 
 def test_performance_per_watt() -> None:
     assert tokens_per_joule(tokens_per_s=500, power_w=250) == 2
+
+
+@given(used=st.floats(0, 200), minimum=st.integers(0, 200), share=st.floats(0, 1))
+def test_take_or_pay_is_the_larger_of_use_and_commitment(used: float, minimum: int, share: float) -> None:
+    found = contract_hours(Contract(name="", hours=8760, minimum=minimum, take_or_pay=share), used=used)
+    assert found == (used, max(used, share * minimum), 0.0)
+
+
+@given(used=st.integers(1, 100), share=st.floats(0, 1))
+def test_a_ramp_lacks_what_has_not_come_and_charges_what_is_there(used: int, share: float) -> None:
+    ramp = Contract(name="", hours=12 * 730.0, ramp=((1, 10), (7, 100)), take_or_pay=share)
+    found = contract_hours(ramp, used=used)
+    assert found.used + found.lacking == pytest.approx(used)
+    assert found.paid >= found.used - 1e-9 and found.paid >= share * 55 - 1e-9  # mean of what is there
+    assert (found.lacking == 0) is (used <= 10)

@@ -7,15 +7,24 @@ from datetime import date
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tonnage import catalog
+from tonnage.core.deployment import resolve
+from tonnage.domain.answer import Basis
 from tonnage.domain.batch_plan import BatchPlan
-from tonnage.domain.plan import Bill, ServePlan
+from tonnage.domain.case import ServeCase, Traffic
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.plan import Bill, Configuration, ServePlan
+from tonnage.domain.precision import Precision
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.pricing.terms import billing_rules, charged_hours
 from tonnage.questions.ask import answer
+from tonnage.questions.batch.work import Candidate, Work, candidate_of
 from tonnage.questions.lifecycle.question import LifecyclePlan
+from tonnage.simulation.simulated import Served
 
 TODAY = date(2026, 11, 21)
 EIGHT = "meta-llama/Llama-3.1-8B-Instruct"
@@ -104,3 +113,70 @@ def test_a_life_costs_what_its_halves_and_the_move_cost() -> None:
     assert bill.value == sum(part.value for part in bill.parts)
     assert bill.part("making") == plan.make.options[0].cost.value * 3
     assert bill.part("serving") == pytest.approx(plan.serve.options[0].cost.value * 6 * HOURS_PER_MONTH, rel=1e-12)
+
+
+# Instances of a batch job
+
+OFFER = next(offer for offer in catalog.offers() if offer.instance_type == "p5.48xlarge" and not offer.history)
+
+
+AT = resolve(
+    ServeCase(
+        model=EIGHT,
+        accelerator="h100-sxm5-80gb",
+        traffic=Traffic(saturated=True),
+        isl=800.0,
+        osl=150.0,
+    )
+)
+
+
+def rented(items: float, rate: float = 20.0, ranks: int = 1, *, term: str) -> Candidate:
+    """A job of so many items on one offer, each replica on so many accelerators."""
+    work = Work(
+        configuration=Configuration(
+            accelerator="h100-sxm5-80gb", layout=Layout(tp=ranks), precision=Precision(), engine=Engine(name="vllm")
+        ),
+        items=items,
+        at=AT,
+        served=Served(ttft_s=1.0, tpot_s=0.2, e2e_s=30.0, requests_per_s=rate, running=64.0),
+        factor=1.4,
+        basis=Basis.DERIVED,
+        weight_bytes=16e9,
+    )
+    found = candidate_of(work, OFFER, term=term)
+    assert found is not None
+    return found
+
+
+@settings(max_examples=60)
+@given(st.floats(1e3, 1e9), st.floats(0.1, 500.0), st.integers(1, 64), st.sampled_from(["on-demand", "spot"]))
+def test_more_instances_are_never_slower_and_time_times_price_is_the_cost(
+    items: float, rate: float, instances: int, term: str
+) -> None:
+    at = rented(items, rate, term=term)
+    one, more = (at.run(n) for n in (instances, instances + 1))
+    assert more.wall_s <= one.wall_s * (1 + 1e-12)
+    assert one.usd == pytest.approx(instances * at.usd_per_hour * one.billed_hours, rel=1e-9)
+    assert all(part.value >= 0 for part in one.parts)
+
+
+@settings(max_examples=60)
+@given(
+    st.floats(1e3, 1e9), st.floats(0.1, 500.0), st.floats(900.0, 1e6), st.sampled_from([1, 2, 8, 16]),
+    st.sampled_from(["on-demand", "spot"]),
+)  # fmt: skip
+def test_the_instances_for_a_deadline_meet_it_and_one_fewer_does_not(
+    items: float, rate: float, deadline_s: float, ranks: int, term: str
+) -> None:
+    at = rented(items, rate, ranks, term=term)
+    needed = at.instances_by(deadline_s, speed=1.0)
+    assert needed is not None
+    assert at.run(needed).wall_s <= deadline_s * (1 + 1e-6)
+    step = 2 if ranks == 16 else 1
+    if needed > step:
+        assert at.run(needed - step).wall_s > deadline_s * (1 - 1e-6)
+
+
+def test_a_deadline_shorter_than_the_start_cannot_be_met() -> None:
+    assert rented(1e6, term="on-demand").instances_by(60.0, speed=1.0) is None

@@ -9,6 +9,6 @@ from tonnage.core.replica import kept_replicas
 
 @pytest.fixture(scope="module", autouse=True)
 def kept() -> Iterator[None]:
-    """Kept replicas move no number: `tests/core/test_kept_replicas.py` asks with and without."""
+    """Kept replicas move no number: `tests/core/test_replica.py` asks with and without."""
     with kept_replicas(512):
         yield

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Callable
+from math import floor
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.command import told
 
 import tonnage
-from tonnage.questions.answers import show
-from tonnage.units import whole_percent
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 LIMITS = {"ttft": "500 ms", "tpot": "20 ms"}
@@ -21,25 +23,27 @@ NIGHT = {"model": MODEL, "prompt_tokens": "800", "output_tokens": "150", "accele
 TUNE = {"method": "lora", "tokens": "4M", "accelerator": "L40S"}
 STEPS = {"steps": "50", "prompts_per_step": "16", "responses_per_prompt": "8", "response_tokens": "1000"}
 
-Asked = tuple[Callable[..., Any], dict[str, Any], Callable[[Any], tuple[Any, ...]]]
+Options = list[dict[str, Any]]
+
+
+def first(plan: dict[str, Any]) -> Options:
+    return [plan["options"][0]]
+
+
+Asked = tuple[dict[str, Any], Callable[[dict[str, Any]], Options]]
 ASKED: dict[str, Asked] = {
-    "serve": (tonnage.plan_serve, {**CHAT, "rate": "20/s", "accelerator": "L40S", "quick": True},
-              lambda p: p.options[:1]),
-    "budget": (tonnage.plan_budget, {**CHAT, "amount": "$3,000/month", "accelerator": "L40S,H100"},
-               lambda p: (p.models[0].option,)),
+    "serve": ({**CHAT, "rate": "20/s", "accelerator": "L40S", "quick": True}, first),
+    "budget": ({**CHAT, "amount": "$3,000/month", "accelerator": "L40S,H100"}, lambda p: [p["models"][0]["option"]]),
     "lifecycle": (
-        tonnage.plan_lifecycle,
         {"model": MODEL, "months": "12", "finetune": TUNE, "quick": True,
          "serve": {"rate": "30/s", "traffic": "chat", "accelerator": "RTX PRO 6000 Blackwell Server", **LIMITS}},
-        lambda p: (p.make.options[0], p.serve.options[0]),
+        lambda p: [p["make"]["options"][0], p["serve"]["options"][0]],
     ),
-    "batch": (tonnage.plan_batch, {**NIGHT, "items": "5M", "deadline": "4 h", "budget": "$150"},
-              lambda p: p.options[:1]),
-    "soon": (tonnage.plan_batch, {**NIGHT, "items": "20k", "deadline": "10 min"}, lambda p: p.options[:1]),
-    "train": (tonnage.plan_train, {**RUN, "deadline": "2 days", "budget": "$700"}, lambda p: p.options[:1]),
-    "finetune": (tonnage.plan_finetune, {"model": MODEL, **TUNE, "deadline": "2 h"}, lambda p: p.options[:1]),
-    "rl": (tonnage.plan_rl, {"model": MODEL, **STEPS, "accelerator": "H100", "count": "8", "deadline": "2 h"},
-           lambda p: p.options[:1]),
+    "batch": ({**NIGHT, "items": "5M", "deadline": "4 h", "budget": "$150"}, first),
+    "batch soon": ({**NIGHT, "items": "20k", "deadline": "10 min"}, first),
+    "train": ({**RUN, "deadline": "2 days", "budget": "$700"}, first),
+    "finetune": ({"model": MODEL, **TUNE, "deadline": "2 h"}, first),
+    "rl": ({"model": MODEL, **STEPS, "accelerator": "H100", "count": "8", "deadline": "2 h"}, first),
 }  # fmt: skip
 SURE = re.compile(r"([<>]?)(\d+) % sure")
 
@@ -50,15 +54,15 @@ def stated(text: str) -> list[float]:
 
 
 @pytest.mark.parametrize("kind", ASKED)
-def test_no_limit_alone_is_less_likely_than_all(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-    function, fields, first = ASKED[kind]
-    plan = function(**fields)
-    joint = [float(whole_percent(option.chance).strip("<>% ")) for option in first(plan)]
-    show(plan)
-    terminal, page = capsys.readouterr().out, html.unescape(re.sub(r"<[^>]+>", "", plan._repr_html_()))
-    for text in (terminal, page):
-        assert all(alone >= min(joint) for alone in stated(text)), (joint, text[:2000])
-    assert stated(terminal) or "chance of meeting all objectives" in terminal
+def test_no_limit_alone_is_less_likely_than_all(kind: str, tmp_path: Path) -> None:
+    fields, options = ASKED[kind]
+    plan, page = tmp_path / "plan.json", tmp_path / "plan.html"
+    done = told("plan", "-", "-o", plan, "--plot", page, given={"plan": kind.split(maxsplit=1)[0], **fields})
+    least = min(floor(100 * option["chance"] + 1e-2) for option in options(json.loads(plan.read_text())))
+    shown = html.unescape(re.sub(r"<[^>]+>", "", page.read_text()))
+    for text in (done.stdout, shown):
+        assert all(alone >= least for alone in stated(text)), (least, text[:2000])
+    assert stated(done.stdout) or "chance of meeting all objectives" in done.stdout
 
 
 @pytest.mark.parametrize("alone", LIMITS)

@@ -1,4 +1,4 @@
-"""Every kind of plan opens into its parts: samples, fleets and whole lives as plans for text do."""
+"""Every kind of plan is read back as written, and opens into its parts: samples, fleets and whole lives as texts do."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -52,6 +53,7 @@ def test_every_kind_of_plan_is_here() -> None:
 def test_a_plan_of_every_kind_is_opened(kind: str, tmp_path: Path) -> None:
     fields, told = ASKED[kind]
     plan = getattr(tonnage, f"plan_{kind}")(**fields)
+    assert msgspec.json.decode(msgspec.json.encode(plan), type=type(plan)) == plan and plan.schema == "tonnage.plan/2"
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(tonnage.to_dict(plan)))
     opened = CliRunner().invoke(root, ["explain", str(path), "--why"], env={"COLUMNS": "160"})

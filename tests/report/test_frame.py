@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
 import pytest
 
 import tonnage
 from tonnage.errors import BadRequest, UnknownName
-from tonnage.questions.rows import break_even_rows, rows_of, tree_rows
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+@pytest.fixture(autouse=True)
+def pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library of frames that hands back the rows it is given."""
+    library: Any = ModuleType("pandas")
+    library.__spec__, library.DataFrame = ModuleSpec("pandas", None), list
+    monkeypatch.setitem(sys.modules, "pandas", library)
 
 
 def test_a_fleets_rows_are_its_instances() -> None:
     workload = {"name": "chat", "model": "8B", "rate": "2/s", "traffic": "chat"}
     plan = tonnage.plan_fleet(workloads=[workload], provider="gcp", accelerator="L4", quick=True)
-    rows = rows_of(plan)
+    rows = tonnage.to_frame(plan)
     assert [row["accelerator"] for row in rows] == [one.accelerator for one in plan.instances]
     assert sum(row["usd_per_month"] for row in rows) > 0 and len({tuple(row) for row in rows}) == 1
 
@@ -26,7 +38,7 @@ def test_a_comparisons_rows_are_its_sides() -> None:
         traffic={"profile": "chat", "rate": "2/s", "requests": 400},
         ways={"small steps": {"engine_options": {"max_num_batched_tokens": 512}}, "as it is": {}},
     )
-    rows = rows_of(found)
+    rows = tonnage.to_frame(found)
     assert [row["side"] for row in rows] == ["small steps", "as it is"]
     assert {figure.what for figure in found.figures} < set(rows[0])
 
@@ -36,21 +48,21 @@ def test_an_answer_without_rows_says_so() -> None:
         model=MODEL, accelerator="H100", traffic={"profile": "chat", "rate": "2/s", "requests": 400}
     )
     with pytest.raises(BadRequest, match="no rows"):
-        rows_of(found)
+        tonnage.to_frame(found)
 
 
 def test_break_even_points_and_opened_numbers_are_rows() -> None:
     plan = tonnage.plan_serve(model=MODEL, rate="4/s", traffic="chat", ttft="1 s", accelerator="L40S", quick=True)
-    points = break_even_rows(plan)
+    points = tonnage.to_frame(plan, "break_even")
     assert len(points) == len(plan.break_even) and {"input", "value", "becomes", "now"} <= set(points[0])
     opened = tonnage.explain(plan)
-    rows = tree_rows(opened)
+    rows = tonnage.to_frame(opened, "tree")
     roots = [row for row in rows if row["depth"] == 0]
     assert [row["number"] for row in roots] == [number.name for number in opened.numbers]
     assert all(row["share"] == 1.0 for row in roots if row["unit"] == "s")
     assert any(row["tier"] for row in rows if row["leaf"]) and max(row["depth"] for row in rows) > 2
     with pytest.raises(BadRequest, match="is not opened"):
-        tree_rows(plan)
+        tonnage.to_frame(plan, "tree")
     with pytest.raises(UnknownName, match="break_even"):
         tonnage.to_frame(plan, "breakeven")
 

@@ -1,44 +1,34 @@
 """Large sums and rates are written out: no exponent in the terminal or on the page."""
 
 import re
+from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
-
-import tonnage
-from tonnage.domain.answer import Quantity
-from tonnage.questions.answers import show, with_html_view
-from tonnage.report.wording import money, span
+from tests.command import printed, told
 
 EXPONENT = re.compile(r"\de[+-]\d")
 
 
-def test_a_run_of_a_hundred_million_dollars_is_said_in_millions(capsys: pytest.CaptureFixture[str]) -> None:
-    plan = tonnage.plan_train("1B", tokens="2B", deadline="30 days", seq_len="2048", accelerator="H100")
-    dear = Quantity(value=1.2e8, unit="USD", low=9.9e7, high=1.53e8)
-    large = with_html_view(replace(plan, options=(replace(plan.options[0], cost=dear), *plan.options[1:])))
-    show(large)
-    terminal, page = (
-        capsys.readouterr().out,
-        re.sub(r"<(style|script|svg).*?</\1>", "", large._repr_html_(), flags=re.S),
-    )
-    assert re.search(r"\$120M \(\$9\dM-150M\)", terminal), terminal
-    assert not EXPONENT.search(terminal) and not EXPONENT.search(page)
+def run_of(tokens: str, price: int) -> dict[str, object]:
+    return {"plan": "train", "model": "7B", "tokens": tokens, "seq_len": "2048", "accelerator": "MI300A",
+            "price": f"MI300A=${price}/h", "count": 64}  # fmt: skip
 
 
-@pytest.mark.parametrize("usd", [1.5e6, 1.5e8, 1.5e11, 1.5e13])
-def test_money_has_no_exponent(usd: float) -> None:
-    for text in (
-        money(usd),
-        money(usd, digits=2),
-        span(usd / 2, usd, unit="USD"),
-        span(usd / 2, usd, unit="USD/month"),
-    ):
-        assert not EXPONENT.search(text) and text.startswith("$"), text
+@pytest.mark.parametrize(("tokens", "price"), [("100B", 1_000), ("4T", 1_000), ("400T", 10_000), ("4000T", 50_000)])
+def test_a_run_of_millions_of_dollars_and_more_is_said_without_an_exponent(tokens: str, price: int) -> None:
+    done = told("plan", "-", given=run_of(tokens, price))
+    assert re.search(r"\$[\d,.]+M \(\$[\d,.]+M-[\d,.]+M\)", done.stdout), done.stdout
+    assert not EXPONENT.search(done.stdout)
 
 
-def test_a_service_of_thousands_of_requests_a_second_says_so_in_digits(capsys: pytest.CaptureFixture[str]) -> None:
-    show(tonnage.plan_serve("1B", rate="4000/s", prompt_tokens="64", output_tokens="8", accelerator="H100", quick=True))
-    text = capsys.readouterr().out
+def test_a_page_of_hundreds_of_millions_has_no_exponent(tmp_path: Path) -> None:
+    told("plan", "-", "--plot", tmp_path / "plan.html", given=run_of("4T", 1_000))
+    page = re.sub(r"<(style|script|svg).*?</\1>", "", (tmp_path / "plan.html").read_text(), flags=re.S)
+    assert "$155M" in page and not EXPONENT.search(page)
+
+
+def test_a_service_of_thousands_of_requests_a_second_says_so_in_digits() -> None:
+    asked = {"model": "1B", "rate": "4000/s", "prompt_tokens": "64", "output_tokens": "8", "accelerator": "H100"}
+    text = printed("serve", **asked, quick=True)
     assert not EXPONENT.search(text), EXPONENT.search(text)
     assert re.search(r"capacity [4-9],\d{3} req/s", text)

@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-
-from tonnage.cli import root
-from tonnage.questions.predict.page import sweep_document
-from tonnage.report.document import Headline, Table
+from click.testing import Result
+from tests.command import told
 
 CASE: dict[str, Any] = {
     "kind": "serve",
@@ -41,7 +38,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def asked(*args: str, given: str = "", width: int = 100) -> Result:
-    return CliRunner().invoke(root, args, input=given, prog_name="tonnage", env={"COLUMNS": str(width)})
+    return told(*args, given=given, width=width)
 
 
 @pytest.mark.usefixtures("looked_at")
@@ -106,18 +103,16 @@ def test_a_sweep_shows_its_rows_and_still_writes_the_file(tmp_path: Path) -> Non
     assert len(out.read_text().splitlines()) == 4
 
 
-def test_a_sweep_document_counts_what_is_refused_and_hides_what_is_beyond_a_screen() -> None:
-    rows: list[dict[str, Any]] = [{"rate": f"{n}/s", "usd": 0.5 * n, "good": True} for n in range(30)]
-    document = sweep_document([*rows, {"rate": "x", "error": "no"}], ask="plan", varied=["rate"], new=2, file="f")
-    head, table = document.first[:2]
-    assert isinstance(head, Headline) and not head.good and "30 answered, 1 refused; 2 asked now" in head.text
-    assert (
-        isinstance(table, Table)
-        and len(table.rows) == 12
-        and [c.head for c in table.columns] == ["rate", "usd", "good"]
-    )
-    whole = sweep_document(rows, ask="plan", varied=["rate"], new=0, file="f", every=True).first[1]
-    assert isinstance(whole, Table) and len(whole.rows) == 30
+@pytest.mark.usefixtures("looked_at")
+def test_a_sweep_counts_what_is_refused_and_hides_what_is_beyond_a_screen(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    grid = {"isl": [100 + n for n in range(30)] + [-1]}
+    path.write_text(json.dumps({"sweep": "predict", "base": CASE, "grid": grid, "take": {"fits": "fits"}}))
+    first, every = (asked("sweep", str(path), "--workers", "1", *more).stdout for more in ((), ("--all",)))
+    assert first.startswith("31 points of predict: 30 answered, 1 refused; 31 asked now"), first
+    rows = [sum(line.split()[:1] == [str(100 + n)] for line in text.splitlines() for n in range(30))
+            for text in (first, every)]  # fmt: skip
+    assert rows == [12, 30], first
 
 
 @pytest.mark.usefixtures("looked_at")

@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 from tests.simulation.test_steps import DENSE, placement
+from tests.trees import gap, leaves
 
-from tonnage.domain.answer import Evidence, Quantity, gap, leaves
+from tonnage.domain.answer import Evidence, Execution, Quantity
 from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.model import Moe
 from tonnage.domain.precision import Precision
@@ -145,3 +146,19 @@ def test_the_roofline_is_of_the_datasheet_not_of_what_an_engine_can_reach() -> N
         assert up.evidence.roofline_share is not None
         shares.append(up.evidence.roofline_share)
     assert shares[1] == pytest.approx(2 * shares[0], rel=1e-9)
+
+
+def test_a_tree_that_does_not_add_up_is_noticed() -> None:
+    run = Execution(kind="gemm", count=2.0, once_s=1.5, factor=2.0)
+    leaf = Quantity(name="product", value=6.0, unit="s", execution=run, evidence=Evidence(tier="own"))
+    host = Quantity(name="host", value=7.0, unit="s")
+    step = Quantity.longest("step", (leaf, host))
+    rate = Quantity.rate("rate", (Quantity.total("request", (step,), times=3.0),), times=42.0, unit="1/s")
+    assert (step.binds, step.value, rate.value, gap(rate)) == ("host", 7.0, 2.0, 0.0)
+    for wrong in (
+        msgspec.structs.replace(leaf, value=5.0),
+        msgspec.structs.replace(step, binds="product"),
+        msgspec.structs.replace(rate, value=2.1),
+        msgspec.structs.replace(rate, parts=(msgspec.structs.replace(rate.parts[0], value=20.0),)),
+    ):
+        assert gap(wrong) > 0.01

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.training_setups import train_setup
+from tests.trees import gap, leaves
 
 from tonnage import catalog
 from tonnage.catalog import hub
-from tonnage.domain.answer import gap, leaves
 from tonnage.domain.case import TrainCase, TrainCaseLayout
 from tonnage.errors import BadRequest
 from tonnage.questions.predict.training import predict_train

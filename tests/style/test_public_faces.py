@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tools.benchmarks import faces
 
-LEAST = 0.285
+LEAST = 0.48
 """Raise it with what is converted; the goal is 0.4."""
 
 

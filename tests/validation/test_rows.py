@@ -1,14 +1,19 @@
 """Files of measurements: recognised by header, gzipped or not; what is wrong with one is said in a sentence."""
 
+import csv
 import gzip
 from pathlib import Path
 
 import pytest
 from tests.validation.samples import row
 
+from tonnage.catalog.published import published_results
+from tonnage.core.near import near
 from tonnage.errors import BadFact
+from tonnage_accuracy.cases import case_of
 from tonnage_accuracy.rows import count, flag, number, read_rows, text
 
+ROOT = Path(__file__).parents[2]
 HEADER = "id,block,accelerator_id,load,e2e_ms,usable"
 LINE = "A-1,A,h100-sxm5-80gb,static_batch,12.5,1"
 
@@ -131,3 +136,30 @@ def test_what_would_never_end_is_refused(tmp_path: Path, data: bytes, says: str,
     path.write_bytes(gzip.compress(data, 1) if packed else data)
     with pytest.raises(BadFact, match=says):
         list(read_rows(path))
+
+
+def test_the_table_is_small_and_its_rows_are_those_of_the_measurements() -> None:
+    path = ROOT / "src" / "tonnage" / "catalog" / "data" / "published" / "results.csv.gz"
+    assert path.stat().st_size < 300_000
+    known = {one.id: one for table in (ROOT / "measurements").glob("*.csv.gz") for one in read_rows(table)}
+    for result in published_results():
+        assert known[result.id].usable, result.id
+        assert result.measured and result.count > 0 and result.source
+    assert len(published_results()) > 10_000
+
+
+def test_the_run_that_is_asked_for_comes_first_without_a_difference() -> None:
+    rows = read_rows(ROOT / "measurements" / "inference_2.csv.gz")
+    found = near(case_of(next(one for one in rows if one.id == "MLE-0118")), limit=3)
+    assert (found[0].result.id, found[0].distance, found[0].differs) == ("MLE-0118", 0.0, ())
+    assert found[0].result.measured["energy_per_token_j"] > 0, "what was measured of the same run stands with it"
+
+
+def test_the_table_holds_what_calibration_would_write() -> None:
+    path = ROOT / "src" / "tonnage" / "catalog" / "data" / "published" / "results.csv.gz"
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        kept = {line["id"]: line for line in csv.DictReader(file)}
+    rows = [one for one in read_rows(ROOT / "measurements" / "serving_silicon_2.csv.gz") if one.usable]
+    assert sum(one.id in kept for one in rows) >= 0.99 * len(rows)
+    for one in rows[::50]:
+        assert float(kept[one.id]["tpot_ms"]) == pytest.approx(float(one.cells["silicon_tpot_ms"]), rel=1e-3)

@@ -11,7 +11,7 @@ planning.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, Final, Literal
 
@@ -267,41 +267,3 @@ class Verdict(SparseRecord, kw_only=True):
     short_by: float | None = None
     unit: str | None = None
     nearest: str | None = None
-
-
-def leaves(node: Quantity) -> Iterator[Quantity]:
-    """Every node without parts."""
-    if not node.parts:
-        yield node
-    for part in node.parts:
-        yield from leaves(part)
-
-
-def gap(node: Quantity) -> float:
-    """
-    Largest relative difference, anywhere in a tree, between a node's value and what its rule makes of its parts.
-
-    Examples
-    --------
-    >>> parts = (Quantity(name="products", value=2.0, unit="s"), Quantity(name="attention", value=1.0, unit="s"))
-    >>> whole = Quantity.total("step", parts)
-    >>> gap(whole), gap(msgspec.structs.replace(whole, value=4.0))
-    (0.0, 0.25)
-    """
-    expected = _expected_value(node)
-    here = abs(expected - node.value) / max(abs(expected), abs(node.value), 1e-300)
-    if node.rule == "max" and node.binds != max(node.parts, key=lambda part: part.value).name:
-        return float("inf")
-    return max([here, *(gap(part) for part in node.parts)])
-
-
-def _expected_value(node: Quantity) -> float:
-    run = node.execution
-    if run is not None:
-        return run.count * run.once_s * run.factor
-    if not node.parts:
-        return node.value
-    values = [part.value for part in node.parts]
-    if node.rule == "max":
-        return node.times * max(values)
-    return node.times / sum(values) if node.rule == "quotient" else node.times * sum(values)

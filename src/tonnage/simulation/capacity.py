@@ -16,7 +16,7 @@ prompts interrupt it, short answers most (`_tail_step_s`).
 
 Against the request-level simulator, at 30 to 90 % of capacity, half of all tails lie within 20 % and nine tenths within
 a factor of 1.7 (`python -m tools.benchmarks.averages`); mean TTFT is within 15 % and TPOT within 20 % below 70 %
-(`tests/core/test_steady_state.py`). The search prunes and ranks with it; the simulator refines it.
+(`tests/core/test_replica.py`). The search prunes and ranks with it; the simulator refines it.
 """
 
 from __future__ import annotations

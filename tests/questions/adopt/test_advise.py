@@ -2,44 +2,38 @@
 
 from __future__ import annotations
 
-from datetime import date
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from msgspec.structs import replace
+from tests.command import told
 
 import tonnage
-from tonnage.adopt import read_running
-from tonnage.cli import root
-from tonnage.domain.diagnosis import DIAGNOSIS_SCHEMA, Diagnosis, Evidence
-from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadRequest
-from tonnage.questions.adopt.advise import advise
-from tonnage.questions.adopt.question import Adopt, Advice, Seen
 
-TODAY = date(2026, 11, 22)
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
+LENGTHS = """\
+vllm:num_requests_running 0
+vllm:request_success_total 5000
+vllm:prompt_tokens_total 5120000
+vllm:generation_tokens_total 1280000
+"""
 GOOD = f"vllm serve {MODEL} --max-model-len 32768 --quantization fp8"
+SERVICE = {"accelerator": "h100-sxm5-80gb", "ttft": "1 s", "tpot": "30 ms", "provider": "lambda"}
 
 
-def advice(command: str, *, replicas: int, rate: float = 10.0, reuse: float | None = None, **evidence: Any) -> Advice:
-    request = Adopt(
-        file=command,
-        accelerator="h100-sxm5-80gb",
-        replicas=replicas,
-        slo=Slo(ttft_s=1.0, tpot_s=0.03),
-        providers=("lambda",),
-    )
-    seen = Seen(rate_per_s=rate, prompt_tokens=1024, output_tokens=256, reused_share=reuse)
-    diagnosis = Diagnosis(
-        schema=DIAGNOSIS_SCHEMA, sentence="", sources=(), verdicts=(), evidence=Evidence(kinds=("serving",), **evidence)
-    )
-    return advise(request, read_running(command, name="serve.sh"), diagnosis=diagnosis, seen=seen, today=TODAY)
+def advice(command: str, *, replicas: int, rate: float = 10.0, **more: Any) -> Any:
+    """Advice on a command whose page shows 1,024 prompt and 256 answer tokens a request."""
+    with TemporaryDirectory() as folder:
+        file, page = Path(folder, "serve.sh"), Path(folder, "page.prom")
+        file.write_text(f"{command}\n", encoding="utf-8")
+        page.write_text(LENGTHS, encoding="utf-8")
+        asked = {**SERVICE, "replicas": replicas, "rate": rate, **more}
+        return tonnage.advise(str(file), str(page), calibrate=False, **asked)
 
 
-def named(found: Advice, name: str) -> Any:
+def named(found: Any, name: str) -> Any:
     return next((action for action in found.actions if action.name == name), None)
 
 
@@ -47,31 +41,15 @@ def test_a_small_batch_limit_is_found_and_its_money_is_what_the_simulator_says()
     found = advice(f"{GOOD} --max-num-seqs 4", replicas=4)
     action = named(found, "batch limit")
     assert action is not None and action.state.replicas < found.today.replicas
-    plan = tonnage.plan_serve(
-        MODEL,
-        rate=10,
-        prompt_tokens=1024,
-        output_tokens=256,
-        ttft=1.0,
-        tpot=0.03,
-        accelerator="H100",
-        engine="vllm",
-        precision="fp8",
-        provider="lambda",
-        confidence="50%",
-    )
+    load = {"rate": 10, "prompt_tokens": 1024, "output_tokens": 256, "ttft": 1.0, "tpot": 0.03}
+    where = {"accelerator": "H100", "engine": "vllm", "precision": "fp8", "provider": "lambda", "confidence": "50%"}
+    plan = tonnage.plan_serve(MODEL, **load, **where)
     option = next(one for one in plan.options if one.configuration.layout == action.state.layout)
     assert action.state.usd_per_month == pytest.approx(option.usd_per_month, rel=0.1)
 
 
-def test_cold_replicas_are_warmed_which_costs_no_money() -> None:
-    action = named(advice(GOOD, replicas=1, first_s=4.0, later_s=0.3), "warm-up")
-    assert action is not None and action.usd_per_month == 0.0 and "4 s" in action.change
-    assert named(advice(GOOD, replicas=1, first_s=0.5, later_s=0.3), "warm-up") is None
-
-
-@pytest.mark.parametrize(("command", "reuse"), [(f"{GOOD} --no-enable-prefix-caching", None), (GOOD, 0.8)])
-def test_a_prefix_cache_needs_prompts_that_repeat_and_an_engine_without_one(command: str, reuse: float | None) -> None:
+@pytest.mark.parametrize(("command", "reuse"), [(f"{GOOD} --no-enable-prefix-caching", None), (GOOD, "80%")])
+def test_a_prefix_cache_needs_prompts_that_repeat_and_an_engine_without_one(command: str, reuse: str | None) -> None:
     found = advice(command, replicas=1, rate=24.0, reuse=reuse)
     assert named(found, "prefix cache") is None and named(found, "number format") is None, "its weights have eight bits"
 
@@ -83,11 +61,8 @@ def test_what_repairs_a_service_comes_before_what_saves() -> None:
 
 
 def test_training_jobs_are_for_adopt() -> None:
-    running = replace(read_running(GOOD, name="serve.sh"), kind="train")
-    seen = Seen(rate_per_s=1.0, prompt_tokens=10, output_tokens=10)
-    diagnosis = Diagnosis(schema=DIAGNOSIS_SCHEMA, sentence="", sources=(), verdicts=(), evidence=Evidence())
     with pytest.raises(BadRequest, match="tonnage adopt"):
-        advise(Adopt(file=""), running, diagnosis=diagnosis, seen=seen)
+        advice("torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096", replicas=1)
 
 
 PAGE = """\
@@ -113,9 +88,9 @@ def test_a_page_calibrates_and_its_queue_is_not_blamed_on_the_engine(tmp_path: P
     (tmp_path / "page.prom").write_text(PAGE)
     argv = ["advise", str(tmp_path / "serve.sh"), str(tmp_path / "page.prom"), "-a", "H100", "--replicas", "4",
             "--ttft", "1 s", "--tpot", "30 ms", "--provider", "lambda", "--today", "2026-11-22"]  # fmt: skip
-    lacking = CliRunner().invoke(root, argv)
+    lacking = told(*argv)
     assert lacking.exit_code == 2 and "--rate" in lacking.output
-    done = CliRunner().invoke(root, [*argv, "--rate", "10/s"])
+    done = told(*argv, "--rate", "10/s")
     assert done.exit_code == 0, done.output
     assert "batch limit" in done.output and "calibrated by its own latencies" in done.output
     assert len(done.output.splitlines()) <= 24
@@ -123,10 +98,5 @@ def test_a_page_calibrates_and_its_queue_is_not_blamed_on_the_engine(tmp_path: P
 
 @pytest.mark.parametrize("upgrade", ["sglang@0.5", "vllm", "vllm@newest"])
 def test_an_upgrade_names_a_release_of_the_engine_that_runs(upgrade: str) -> None:
-    seen, found = Seen(rate_per_s=10.0, prompt_tokens=1024, output_tokens=256), Evidence(kinds=("serving",))
-    request = Adopt(file=GOOD, accelerator="h100-sxm5-80gb", providers=("lambda",))
-    diagnosis = Diagnosis(schema=DIAGNOSIS_SCHEMA, sentence="", sources=(), verdicts=(), evidence=found)
     with pytest.raises(BadRequest, match="no release of the engine that runs"):
-        advise(
-            request, read_running(GOOD, name="serve.sh"), diagnosis=diagnosis, seen=seen, upgrade=upgrade, today=TODAY
-        )
+        advice(GOOD, replicas=1, upgrade=upgrade)

@@ -11,8 +11,11 @@ from msgspec.structs import fields, replace
 from tests.questions.adopt.test_advise import GOOD, MODEL, advice, named
 
 import tonnage
+from tonnage.adopt import read_running
+from tonnage.domain.diagnosis import DIAGNOSIS_SCHEMA, Diagnosis, Evidence
 from tonnage.domain.requests.serve import Serve
-from tonnage.questions.adopt.question import Action, Advice
+from tonnage.questions.adopt.advise import advise
+from tonnage.questions.adopt.question import Action, Adopt, Advice, Seen
 from tonnage.questions.adopt.replayed import DRAWN, ServiceTraffic, hourly_bounds
 from tonnage.simulation.simulated import requests_of
 
@@ -74,7 +77,7 @@ def test_an_oversized_fleet() -> None:
 
 
 def test_a_missing_prefix_cache() -> None:
-    found = advice(f"{GOOD} --no-enable-prefix-caching", replicas=8, rate=80.0, reuse=0.8)
+    found = advice(f"{GOOD} --no-enable-prefix-caching", replicas=8, rate=80.0, reuse="80%")
     holds(found, named(found, "prefix cache"), truth(rate=80.0, reuse=0.8))
 
 
@@ -84,6 +87,17 @@ def test_sixteen_bits_where_eight_would_do() -> None:
     holds(found, action, truth(rate=60.0))
     assert action is not None and action.state is not None
     assert action.state.precision.weights == "fp8" and "quality" in action.risk
+
+
+@pytest.mark.parametrize(("first_s", "cold"), [(4.0, True), (0.5, False)])
+def test_cold_replicas_are_warmed_which_costs_no_money(first_s: float, cold: bool) -> None:
+    seen, evidence = Seen(rate_per_s=10.0, prompt_tokens=1024, output_tokens=256), Evidence(kinds=("serving",))
+    found = Diagnosis(schema=DIAGNOSIS_SCHEMA, sentence="", sources=(), verdicts=(),
+                      evidence=replace(evidence, first_s=first_s, later_s=0.3))  # fmt: skip
+    request = Adopt(file=GOOD, accelerator="h100-sxm5-80gb", replicas=1, providers=("lambda",))
+    action = named(advise(request, read_running(GOOD, name="serve.sh"), diagnosis=found, seen=seen), "warm-up")
+    assert (action is not None) is cold
+    assert action is None or (action.usd_per_month == 0.0 and "4 s" in action.change)
 
 
 def test_the_hours_of_a_log_bound_an_autoscaler() -> None:

@@ -2,34 +2,17 @@
 
 import math
 import re
-from datetime import date
 from functools import cache
 from itertools import pairwise
 from typing import Any
 
-import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tonnage import catalog
-from tonnage.core.deployment import resolve
-from tonnage.domain.answer import Basis
-from tonnage.domain.batch_plan import BatchOption, BatchPlan
-from tonnage.domain.case import ServeCase, Traffic
-from tonnage.domain.layout import Engine, Layout
-from tonnage.domain.plan import PLAN_SCHEMA, Configuration
-from tonnage.domain.precision import Precision
+import tonnage
 from tonnage.errors import BadRequest
-from tonnage.questions.batch.narrative import LARGEST_FLEET
-from tonnage.questions.batch.plan import plan_batch
-from tonnage.questions.batch.question import batch_request
-from tonnage.questions.batch.work import Candidate, Work, candidate_of
-from tonnage.questions.predict.serving import predict_serve
-from tonnage.simulation.simulated import Served
 
-TODAY = date(2026, 11, 21)
-NIGHTLY = {
+LARGEST_FLEET = 256
+NIGHTLY: dict[str, Any] = {
     "model": "meta-llama/Llama-3.1-8B-Instruct",
     "items": "50M",
     "prompt_tokens": "800",
@@ -40,16 +23,16 @@ NIGHTLY = {
 
 
 @cache
-def plan(**changes: Any) -> BatchPlan:
-    return plan_batch(batch_request({**NIGHTLY, **changes}), today=TODAY)
+def plan(**changes: Any) -> Any:
+    return tonnage.plan_batch(**NIGHTLY | changes)
 
 
 @pytest.fixture(scope="module")
-def nightly() -> BatchPlan:
+def nightly() -> Any:
     return plan()
 
 
-def test_every_option_is_done_in_time_and_they_are_ranked_by_cost(nightly: BatchPlan) -> None:
+def test_every_option_is_done_in_time_and_they_are_ranked_by_cost(nightly: Any) -> None:
     assert nightly.feasible and nightly.options[0].sure
     tens = [0.0 if option.sure else -math.floor(10.0 * (option.chance or 0.0) + 1e-3) for option in nightly.options]
     ranks = [(not option.sure, likely, option.cost.value) for option, likely in zip(nightly.options, tens, strict=True)]
@@ -72,7 +55,7 @@ def test_more_confidence_never_costs_less() -> None:
     assert [one.chance for one in first] == sorted(one.chance or 0.0 for one in first)
 
 
-def test_the_bill_is_the_sum_of_its_parts_and_of_its_hours(nightly: BatchPlan) -> None:
+def test_the_bill_is_the_sum_of_its_parts_and_of_its_hours(nightly: Any) -> None:
     for option in nightly.options:
         assert sum(part.value for part in option.cost.parts) == pytest.approx(option.cost.value, rel=1e-9)
         hourly = option.bill.instances * option.bill.usd_per_instance_hour
@@ -81,24 +64,18 @@ def test_the_bill_is_the_sum_of_its_parts_and_of_its_hours(nightly: BatchPlan) -
         assert option.usd_per_million_output_tokens == pytest.approx(option.cost.value / 7500)
 
 
-def test_replicas_run_at_the_rate_that_predict_calls_saturated(nightly: BatchPlan) -> None:
+def test_replicas_run_at_the_rate_that_predict_calls_saturated(nightly: Any) -> None:
     option = nightly.options[0]
-    case = ServeCase(
-        model="meta-llama/Llama-3.1-8B-Instruct",
-        accelerator=option.configuration.accelerator,
-        traffic=Traffic(saturated=True),
-        isl=800,
-        osl=150,
-        precision=option.configuration.precision,
-        layout=option.configuration.layout,
-    )
-    tokens = predict_serve(case).output_tokens_per_s
-    assert tokens is not None and tokens.low is not None
+    run = option.configuration
+    case = {"model": NIGHTLY["model"], "accelerator": run.accelerator, "traffic": {"saturated": True}, "isl": 800,
+            "osl": 150, "precision": tonnage.to_dict(run.precision), "layout": tonnage.to_dict(run.layout)}  # fmt: skip
+    found: Any = tonnage.predict({"kind": "serve", **case})
+    tokens = found.output_tokens_per_s
     assert option.items_per_s.value * 150 == pytest.approx(tokens.value, rel=1e-6)
     assert (option.items_per_s.low or 0) * 150 == pytest.approx(tokens.low, rel=1e-6)
 
 
-def test_the_frontier_pays_more_for_every_hour_saved(nightly: BatchPlan) -> None:
+def test_the_frontier_pays_more_for_every_hour_saved(nightly: Any) -> None:
     points = nightly.frontier
     assert len(points) >= 5
     assert points[0].times_the_price == points[0].times_faster == 1.0
@@ -106,7 +83,7 @@ def test_the_frontier_pays_more_for_every_hour_saved(nightly: BatchPlan) -> None
         assert after.usd > before.usd and after.wall_s < before.wall_s
 
 
-def test_spot_saves_money_and_says_what_it_risks(nightly: BatchPlan) -> None:
+def test_spot_saves_money_and_says_what_it_risks(nightly: Any) -> None:
     assert "lost to spot preemptions" in nightly.spot_against
     spot = next(option for option in nightly.options if option.bill.term == "spot")
     assert spot.useful < 1 and spot.available < 1
@@ -148,12 +125,11 @@ def test_a_model_that_fits_nowhere_names_the_memory() -> None:
 
 
 def test_a_network_without_tokens_is_refused() -> None:
-    vision = next(model.id for model in catalog.models().values() if model.kind == "cnn")
     with pytest.raises(BadRequest, match="no language model"):
-        plan(model=vision)
+        plan(model="timm/resnet50.a1_in1k")
 
 
-def test_energy_follows_the_hours(nightly: BatchPlan) -> None:
+def test_energy_follows_the_hours(nightly: Any) -> None:
     for option in nightly.options:
         if option.kwh is None or option.energy is None:
             continue
@@ -162,76 +138,6 @@ def test_energy_follows_the_hours(nightly: BatchPlan) -> None:
         assert option.kg_co2 is None or option.kg_co2 == pytest.approx(
             option.kwh * (option.energy.grams_per_kwh or 0) / 1000
         )
-
-
-def test_the_plan_survives_the_trip_through_json(nightly: BatchPlan) -> None:
-    again = msgspec.json.decode(msgspec.json.encode(nightly), type=BatchPlan)
-    assert again == nightly and again.schema == PLAN_SCHEMA
-
-
-OFFER = next(offer for offer in catalog.offers() if offer.instance_type == "p5.48xlarge" and not offer.history)
-
-
-AT = resolve(
-    ServeCase(
-        model=NIGHTLY["model"],
-        accelerator="h100-sxm5-80gb",
-        traffic=Traffic(saturated=True),
-        isl=800.0,
-        osl=150.0,
-    )
-)
-
-
-def rented(items: float, rate: float = 20.0, ranks: int = 1, *, term: str) -> Candidate:
-    """A job of so many items on one offer, each replica on so many accelerators."""
-    work = Work(
-        configuration=Configuration(
-            accelerator="h100-sxm5-80gb", layout=Layout(tp=ranks), precision=Precision(), engine=Engine(name="vllm")
-        ),
-        items=items,
-        at=AT,
-        served=Served(ttft_s=1.0, tpot_s=0.2, e2e_s=30.0, requests_per_s=rate, running=64.0),
-        factor=1.4,
-        basis=Basis.DERIVED,
-        weight_bytes=16e9,
-    )
-    found = candidate_of(work, OFFER, term=term)
-    assert found is not None
-    return found
-
-
-@settings(max_examples=60)
-@given(st.floats(1e3, 1e9), st.floats(0.1, 500.0), st.integers(1, 64), st.sampled_from(["on-demand", "spot"]))
-def test_more_instances_are_never_slower_and_time_times_price_is_the_cost(
-    items: float, rate: float, instances: int, term: str
-) -> None:
-    at = rented(items, rate, term=term)
-    one, more = (at.run(n) for n in (instances, instances + 1))
-    assert more.wall_s <= one.wall_s * (1 + 1e-12)
-    assert one.usd == pytest.approx(instances * at.usd_per_hour * one.billed_hours, rel=1e-9)
-    assert all(part.value >= 0 for part in one.parts)
-
-
-@settings(max_examples=60)
-@given(
-    st.floats(1e3, 1e9), st.floats(0.1, 500.0), st.floats(900.0, 1e6), st.sampled_from([1, 2, 8, 16]),
-    st.sampled_from(["on-demand", "spot"]),
-)  # fmt: skip
-def test_the_instances_for_a_deadline_meet_it_and_one_fewer_does_not(
-    items: float, rate: float, deadline_s: float, ranks: int, term: str
-) -> None:
-    at = rented(items, rate, ranks, term=term)
-    needed = at.instances_by(deadline_s, speed=1.0)
-    assert needed is not None
-    assert at.run(needed).wall_s <= deadline_s * (1 + 1e-6)
-    step = 2 if ranks == 16 else 1
-    if needed > step:
-        assert at.run(needed - step).wall_s > deadline_s * (1 - 1e-6)
-
-
-def test_a_deadline_shorter_than_the_start_cannot_be_met() -> None:
-    assert rented(1e6, term="on-demand").instances_by(60.0, speed=1.0) is None
 
 
 def test_fleets_stay_within_the_stated_limit() -> None:
@@ -252,9 +158,9 @@ def test_a_mistake_names_the_field(fields: dict[str, Any], told: str) -> None:
         plan(**fields)
 
 
-def test_each_dearer_kind_is_weighed_against_the_cheapest_by_the_hour(nightly: BatchPlan) -> None:
+def test_each_dearer_kind_is_weighed_against_the_cheapest_by_the_hour(nightly: Any) -> None:
     """Times the price and times the speed are those of the options; who is cheaper per item follows from both."""
-    kinds: dict[str, BatchOption] = {}
+    kinds: dict[str, Any] = {}
     for option in sorted(nightly.options, key=lambda o: o.cost.value):
         if option.bill.term == "on-demand":
             kinds.setdefault(option.configuration.accelerator, option)

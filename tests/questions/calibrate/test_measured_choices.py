@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tools.worth import Case, choose, competing, proposed, right, shared, told
 
+import tonnage
+from tonnage.questions.calibrate import worth
 from tonnage_accuracy.regret import Point
 
 
@@ -39,3 +42,13 @@ def test_a_choice_that_misses_its_limit_is_wrong_until_it_is_measured() -> None:
 
 def test_the_best_is_of_those_within_the_limit() -> None:
     assert pytest.approx(900.0) == CASE.best
+
+
+def test_a_slow_stack_needs_more_replicas_and_misses_its_objective() -> None:
+    limits = {"ttft": "500 ms", "tpot": "40 ms", "accelerator": "L40S,H100"}
+    plan = tonnage.plan_serve("meta-llama/Llama-3.1-8B-Instruct", rate="20/s", traffic="chat", **limits, quick=True)
+    one = worth._rivals(plan)[0]
+    faster = np.array([-6.0, 0.0, 6.0])
+    slow, usual, quick = worth._costs(one, faster, limits=(None, None))
+    assert slow > usual >= quick and usual == pytest.approx(one.option.cost.value)
+    assert np.isinf(worth._costs(one, faster, limits=(None, one.option.capacity.tpot_s.value * 1.01))[0])

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from tests.command import told as command
 
 import tonnage
 from tonnage.errors import BadRequest, TonnageError
-from tonnage.questions.answers import blocks_of, charts_of
-from tonnage.questions.compare.answer import Comparison
-from tonnage.questions.compare.compare import compare, compare_figures, configurations_of
-from tonnage.report.html import markdown
 
 CASE: dict[str, Any] = {
     "model": "meta-llama/Llama-3.1-8B-Instruct",
@@ -22,13 +20,20 @@ CASE: dict[str, Any] = {
 }
 
 
-def told(**changes: Any) -> Comparison:
-    return compare(configurations_of({**CASE, **changes}))
+FEW = {"profile": "chat", "rate": "6/s", "requests": "300"}
 
 
-def row(found: Comparison, what: str) -> dict[str, Any]:
+def told(**changes: Any) -> Any:
+    return tonnage.compare(**CASE | changes)
+
+
+def row(found: Any, what: str) -> dict[str, Any]:
     values = next(figure.values for figure in found.figures if figure.what == what)
     return dict(zip(found.sides, values, strict=True))
+
+
+def best_of(found: Any, what: str) -> int | None:
+    return next(figure.best for figure in found.figures if figure.what == what)
 
 
 def test_the_usual_ways_answer_the_same_requests() -> None:
@@ -36,31 +41,36 @@ def test_the_usual_ways_answer_the_same_requests() -> None:
     assert found.sides == ("static", "dynamic", "continuous", "disaggregated 1+1")
     assert {one.requests for one in found.simulations} == {1500}
     assert set(row(found, "accelerators").values()) == {2.0}
-    tokens = {round(one.output_tokens_per_s * one.span_s) for one in found.simulations}  # type: ignore[operator]
+    tokens = {round(one.output_tokens_per_s * one.span_s) for one in found.simulations}
     assert len(tokens) == 1
     first = row(found, "p95 ttft")
     assert first["continuous"] < 0.1 * first["static"]
     assert row(found, "p99 ITL")["disaggregated 1+1"] < row(found, "p99 ITL")["continuous"]
     assert found.best in ("continuous", "disaggregated 1+1")
     assert found.sentence.startswith(f"Best is {found.best}: ")
+    assert found.kind == "simulate"
+    for figure in found.figures:
+        ahead = {value for value in figure.values if value is not None}
+        assert (figure.best is None) or (len(ahead) > 1 and figure.values[figure.best] in {min(ahead), max(ahead)})
+    assert row(found, "p99 ITL")[found.sides[best_of(found, "p99 ITL")]] == min(row(found, "p99 ITL").values())
+    assert best_of(found, "accelerators") is None, "all are alike"
 
 
 def test_more_replicas_are_divided_in_every_way() -> None:
-    sides = [name for name, _ in configurations_of({**CASE, "replicas": 4}).ways]
-    assert sides[3:] == ["disaggregated 1+3", "disaggregated 2+2", "disaggregated 3+1"]
-    assert len(configurations_of({**CASE, "replicas": 40}).ways) <= 12
+    sides = told(replicas=4, traffic=FEW).sides
+    assert sides[3:] == ("disaggregated 1+3", "disaggregated 2+2", "disaggregated 3+1")
+    assert len(told(replicas=40, traffic=FEW).sides) <= 12
 
 
 def test_pools_apart_are_compared_with_the_same_accelerators_together() -> None:
     one = {"tp": 1}
     split = {"prefill_workers": 1, "prefill": one, "decode_workers": 2, "decode": one}
-    base = {name: value for name, value in CASE.items() if name != "replicas"}
-    asked = dict(configurations_of({**base, "disaggregation": split}).ways)
-    assert list(asked) == ["static", "dynamic", "continuous", "disaggregated"]
-    assert asked["continuous"].replicas == 3 and asked["continuous"].disaggregation is None
-    assert asked["disaggregated"].disaggregation is not None
+    base = {name: value for name, value in CASE.items() if name != "replicas"} | {"traffic": FEW}
+    found: Any = tonnage.compare(**base, disaggregation=split)
+    assert found.sides == ("static", "dynamic", "continuous", "disaggregated")
+    assert set(row(found, "accelerators").values()) == {3.0}
     with pytest.raises(BadRequest, match="unlike layouts"):
-        configurations_of({**base, "disaggregation": {**split, "decode": {"tp": 2}}})
+        tonnage.compare(**base, disaggregation={**split, "decode": {"tp": 2}})
 
 
 def test_any_two_options() -> None:
@@ -68,24 +78,25 @@ def test_any_two_options() -> None:
     found = told(ways=ways, engine_options={"max_num_seqs": 64})
     assert found.sides == ("small", "large", "sglang")
     assert row(found, "p99 ITL")["small"] < row(found, "p99 ITL")["large"]
-    text = markdown(blocks_of(found))
-    assert "small" in text and "p95 TTFT" in text
-    (chart,) = charts_of(found)
+    shown = found._repr_html_()
+    assert "small" in shown and "p95 TTFT" in shown
+    (chart,) = tonnage.charts(found)
     assert len(chart.rows) == 27
 
 
 def test_a_way_lays_mappings_over_the_base_field_by_field() -> None:
-    asked = configurations_of({**CASE, "engine_options": {"max_num_seqs": 64}, "ways": {
-        "a": {"engine_options": {"max_num_batched_tokens": 512}}, "b": None,
-    }})  # fmt: skip
-    assert asked.ways[0][1].engine_options == {"max_num_seqs": 64, "max_num_batched_tokens": 512}
-    assert asked.ways[1][1].engine_options == {"max_num_seqs": 64}
+    few, small = {"max_num_seqs": 4}, {"max_num_batched_tokens": 512}
+    found = told(engine_options=few, ways={"a": {"engine_options": small}, "b": None}, traffic=FEW)
+    whole = [tonnage.simulate(**CASE | {"engine_options": options, "traffic": FEW}) for options in (few | small, few)]
+    assert [one.itl_s for one in found.simulations] == [one.itl_s for one in whole]
+    assert found.simulations[0].itl_s != found.simulations[1].itl_s
 
 
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
         ({"ways": {}}, "ways must hold"),
+        ({"ways": []}, "ways must hold"),
         ({"ways": {"a": 3}}, "ways.a must hold"),
         ({"ways": {"a": {"traffic": {"profile": "code", "rate": "1/s"}}}}, "traffic cannot change"),
         ({"ways": {"a": {"replicas": "many"}}}, "ways.a: replicas"),
@@ -101,10 +112,11 @@ def test_what_is_no_comparison_is_one_sentence(changes: dict[str, Any], named: s
 
 
 def test_why_pools_apart_are_missing_is_said() -> None:
-    alone = configurations_of({**CASE, "replicas": 1})
-    clients = configurations_of({**CASE, "traffic": {"profile": "chat", "concurrency": "8"}})
-    assert len(alone.ways) == len(clients.ways) == 3
-    assert "two replicas" in alone.notes[-1] and "need a rate" in clients.notes[-1]
+    alone = told(replicas=1, traffic=FEW)
+    clients = told(traffic={"profile": "chat", "concurrency": "8", "requests": "300"})
+    assert len(alone.sides) == len(clients.sides) == 3
+    assert any("two replicas" in note for note in alone.assumed)
+    assert any("need a rate" in note for note in clients.assumed)
 
 
 def test_nothing_that_runs_is_an_answer() -> None:
@@ -117,31 +129,10 @@ def test_without_objectives_the_shortest_answers_win() -> None:
     assert found.best == "two" and found.sentence.startswith("Best is two: p95 end to end")
 
 
-def test_a_run_that_is_broken_off_ends_the_comparison() -> None:
+def test_a_run_that_is_broken_off_ends_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(_: int, __: int) -> None:
         raise KeyboardInterrupt
 
-    found = compare(configurations_of(CASE), watch=stop)
-    assert found.partial and found.sides == ("static",) and "partial" in found.sentence
-
-
-def test_the_best_of_a_row_is_marked_unless_all_are_alike() -> None:
-    rows = compare_figures(
-        [
-            (("a", "s", 2.0, True), ("b", "", "x", None)),
-            (("a", "s", 1.0, True), ("c", "s", 3.0, False)),
-            (("a", "s", None, True), ("c", "s", 3.0, False)),
-        ]
-    )
-    assert [(one.what, one.values, one.best) for one in rows] == [
-        ("a", (2.0, 1.0, None), 1),
-        ("b", ("x", None, None), None),
-        ("c", (None, 3.0, 3.0), None),
-    ]
-
-
-def test_python_asks_the_same() -> None:
-    found = tonnage.compare(**{**CASE, "traffic": {"profile": "chat", "rate": "6/s", "requests": "300"}})
-    assert found.kind == "simulate" and len(found.simulations) == 4
-    with pytest.raises(BadRequest):
-        tonnage.compare(**{**CASE, "ways": []})
+    monkeypatch.setattr("tonnage.cli.compare.watch_bar", lambda: stop)
+    found = json.loads(command("compare", "-", "--json", given=CASE).stdout)
+    assert found["partial"] and found["sides"] == ["static"] and "partial" in found["sentence"]

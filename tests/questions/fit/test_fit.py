@@ -1,4 +1,4 @@
-"""`tonnage fit` below its face: rows, remedies that were tried, largest values, refused requests."""
+"""What fits: rows, remedies that were tried, largest values, refused requests."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.command import answered, catalogue
 
-from tonnage import catalog
-from tonnage.catalog import Additions
+import tonnage
 from tonnage.errors import BadRequest, UnitError, UnknownName
-from tonnage.questions.fit.fit import fit_model
-from tonnage.questions.fit.question import FitAnswer, fit_request
 
 
-def ask(model: str = "meta-llama/Meta-Llama-3.1-8B", *, additions: Additions | None = None, **fields: Any) -> FitAnswer:
-    request = fit_request({"model": model, **fields})
-    return fit_model(catalog.model(model), request, additions=additions or Additions())
+def ask(model: str = "meta-llama/Meta-Llama-3.1-8B", **fields: Any) -> Any:
+    return tonnage.fit(model, **fields)
 
 
 def test_a_model_that_fits() -> None:
@@ -57,7 +54,7 @@ def test_without_accelerators_the_smallest_comes_first() -> None:
     assert all(row.verdict.ok for row in answer.rows)
     assert len({row.accelerator for row in answer.rows}) == len(answer.rows) > 60
     assert answer.rows[0].total_bytes < 24e9
-    assert not any(catalog.accelerator(row.accelerator).vendor == "Apple" for row in answer.rows)
+    assert not any(tonnage.accelerator(row.accelerator).vendor == "Apple" for row in answer.rows)
 
 
 def test_counts_are_the_smallest_that_hold_it() -> None:
@@ -106,9 +103,9 @@ def test_key_value_heads_fewer_than_ranks_are_copied() -> None:
 
 
 def test_a_what_if_changes_the_card() -> None:
-    more = Additions(overrides=("rtx-4090.memory=48 GiB", "rtx-4090.usable_memory=48 GiB"))
-    assert not ask("Qwen/Qwen3-14B", accelerator="rtx-4090").fits
-    assert ask("Qwen/Qwen3-14B", accelerator="rtx-4090", additions=more).fits
+    asked = ("fit", "Qwen/Qwen3-14B", "-a", "rtx-4090")
+    more = ("--set", "rtx-4090.memory=48 GiB", "--set", "rtx-4090.usable_memory=48 GiB")
+    assert not answered(*asked)["fits"] and answered(*asked, *more)["fits"]
 
 
 def test_an_engine_that_does_not_run_there_is_said() -> None:
@@ -235,9 +232,7 @@ def test_a_network_without_layers_fits_by_its_batch() -> None:
 
 
 def test_every_network_of_the_catalogue_is_answered() -> None:
-    networks = [
-        id for id, model in catalog.models().items() if not model.layers and not model.encoder and model.network
-    ]
+    networks = [model.id for model in catalogue() if not model.layers and not model.encoder and model.network]
     assert networks
     for name in networks:
         assert ask(model=name, accelerator="H100", concurrency=1).rows[0].memory.value > 0
@@ -251,22 +246,20 @@ def test_a_network_has_no_context_and_runs_whole(field: dict[str, object]) -> No
 
 def test_every_language_model_of_the_catalogue_is_answered() -> None:
     """No shape breaks the memory model: each fits some count of B200, or says why not."""
-    for id, model in catalog.models().items():
+    for model in catalogue():
         if not model.layers:
             continue
-        request = fit_request({"model": id, "accelerator": "b200", "context": min(1024, model.max_context or 1024)})
-        answer = fit_model(model, request)
-        (row,) = answer.rows
-        assert row.verdict.ok or row.remedies or row.verdict.nearest, id
-        assert all(part.value > 0 for part in row.memory.parts), id
+        (row,) = ask(model.id, accelerator="b200", context=min(1024, model.max_context or 1024)).rows
+        assert row.verdict.ok or row.remedies or row.verdict.nearest, model.id
+        assert all(part.value > 0 for part in row.memory.parts), model.id
 
 
 def test_the_answer_is_a_document() -> None:
     answer = ask(accelerator="H100")
-    document = msgspec.json.decode(msgspec.json.encode(answer))
+    document = tonnage.to_dict(answer)
     assert document["schema"] == "tonnage.fit/1"
     assert document["rows"][0]["memory"]["parts"]
-    assert msgspec.convert(document, FitAnswer) == answer
+    assert msgspec.convert(document, type(answer)) == answer
 
 
 def test_an_encoder_keeps_no_cache_and_has_no_largest_context() -> None:

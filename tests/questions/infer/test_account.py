@@ -1,14 +1,12 @@
 """Unit costs of images, texts, audio and cameras multiply back to the bill (D1)."""
 
-from datetime import date
 from functools import cache
 from typing import Any
 
 import pytest
+from tests.command import printed
 
-from tonnage.domain.infer_plan import InferPlan
-from tonnage.questions.answers import show
-from tonnage.questions.ask import answer
+import tonnage
 
 CASES: dict[str, dict[str, Any]] = {
     "cameras": {"model": "ultralytics/yolov8m", "streams": 20, "fps": 25, "resolution": 640},
@@ -20,9 +18,9 @@ MONTH_S = 730 * 3600
 
 
 @cache
-def plan(name: str) -> InferPlan:
-    found = answer("infer", CASES[name], today=date(2026, 11, 21))
-    assert isinstance(found, InferPlan) and found.options
+def plan(name: str) -> Any:
+    found = tonnage.plan_infer(**CASES[name])
+    assert found.options
     return found
 
 
@@ -51,13 +49,10 @@ def test_what_is_delivered_in_a_month_costs_a_months_bill(name: str) -> None:
 @pytest.mark.parametrize(("name", "told"), [
     ("cameras", "a month for each stream"), ("images", "per thousand at this load"), ("audio", "per hour of audio"),
 ])  # fmt: skip
-def test_the_plan_prints_what_its_money_buys(name: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = plan(name)
-    show(found, top=1, why=True)
-    printed = " ".join(capsys.readouterr().out.split())
-    best = found.options[0].bill
-    assert best is not None and told in printed and best.as_of in printed and "without VAT" in printed
-    assert "kWh a month" in printed
+def test_the_plan_prints_what_its_money_buys(name: str, told: str) -> None:
+    said = printed("infer", "--top", 1, "--why", **CASES[name])
+    assert told in said and plan(name).options[0].bill.as_of in said and "without VAT" in said
+    assert "kWh a month" in said
 
 
 @pytest.mark.parametrize(("fields", "buys"), [
@@ -68,6 +63,6 @@ def test_the_plan_prints_what_its_money_buys(name: str, told: str, capsys: pytes
 def test_constraints_that_leave_nothing_say_what_dropping_each_alone_buys(
     fields: dict[str, Any], buys: set[str]
 ) -> None:
-    found = answer("infer", {**CASES["cameras"], **fields}, today=date(2026, 11, 21))
-    assert isinstance(found, InferPlan) and not found.feasible
+    found = tonnage.plan_infer(**CASES["cameras"] | fields)
+    assert not found.feasible
     assert buys <= {told.split(":")[0].removeprefix("without ") for told in found.relaxing}

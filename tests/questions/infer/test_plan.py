@@ -1,25 +1,19 @@
 """`plan infer`: loads against capacities, decoders, batteries, precision support, and what is refused."""
 
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.command import answered
 
-from tonnage.catalog import Additions
-from tonnage.catalog.hardware import PIXELS_PER_STREAM, decoder
-from tonnage.domain.infer_plan import InferPlan
+import tonnage
 from tonnage.errors import BadRequest, UnknownName
-from tonnage.questions.ask import answer
 
-TODAY = date(2026, 11, 21)
 CAMERAS: dict[str, Any] = {"model": "ultralytics/yolov8m", "streams": 20, "fps": 25, "resolution": 640}
 
 
-def plan(**fields: Any) -> InferPlan:
-    found = answer("infer", fields, today=TODAY)
-    assert isinstance(found, InferPlan)
-    return found
+def plan(**fields: Any) -> Any:
+    return tonnage.plan_infer(**{"model": None, **fields})
 
 
 def test_twenty_cameras_are_carried_by_every_option() -> None:
@@ -57,9 +51,10 @@ def test_decoders_bind_where_little_is_looked_at() -> None:
 
 
 def test_an_hevc_stream_may_borrow_the_h264_rate_but_not_the_other_way() -> None:
-    known = decoder("t4", codec="hevc")
-    assert known is not None and known.codec == "h264" and known.pixels_per_s == 38 * PIXELS_PER_STREAM
-    assert decoder("jetson-orin-nano-8gb", codec="h264") is None
+    hevc, h264 = (plan(**CAMERAS, accelerator="T4", codec=codec).options[0] for codec in ("hevc", "h264"))
+    assert hevc.decode_used == h264.decode_used > 0.0
+    nano = {codec: plan(**CAMERAS, accelerator="jetson-orin-nano-8gb", codec=codec) for codec in ("hevc", "h264")}
+    assert nano["hevc"].options[0].decode_used > 0.0 and nano["h264"].options[0].decode_used is None
 
 
 def test_a_format_without_a_unit_is_refused_with_the_part() -> None:
@@ -141,9 +136,8 @@ def test_a_part_of_ones_own_needs_no_more_than_its_data_sheet(tmp_path: Path) ->
         'peak.fp16 = "20 TFLOP/s"\nsource = "its data sheet"\nchecked = "2026-11-21"\n',
         encoding="utf-8",
     )
-    own = Additions(paths=(str(file),))
-    found = answer("infer", {**CAMERAS, "streams": 2, "accelerator": ["my-npu"]}, additions=own, today=TODAY)
-    assert isinstance(found, InferPlan) and found.options[0].accelerator == "my-npu"
+    asked = {"plan": "infer", **CAMERAS, "streams": 2, "accelerator": ["my-npu"]}
+    assert answered("plan", "-", "--additions", file, given=asked)["options"][0]["accelerator"] == "my-npu"
 
 
 def test_a_part_that_tensorrt_no_longer_knows_runs_pytorch() -> None:

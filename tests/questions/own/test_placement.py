@@ -1,12 +1,19 @@
-"""As little as possible is moved: experts before layers, and never more than has to be."""
+"""Below a plan of owned accelerators: names that people type, what is moved to the host, layers over unlike cards."""
+
+from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage import catalog
+from tonnage.core.machine import is_unified, processor_named, read_owned
 from tonnage.domain.precision import Precision
+from tonnage.errors import BadRequest, TonnageError, UnknownName
+from tonnage.physics.power_cap import capped_clock
+from tonnage.questions.own.mixed import Device, fill_fastest, share_evenly
 from tonnage.questions.own.speed import Shares, place_layers, shares_of, smallest_placement
+from tonnage.units import GiB
 
 
 def counted(name: str, weights: str = "gguf-q4_k_m") -> Shares:
@@ -65,3 +72,100 @@ def test_all_layers_are_everything() -> None:
 
 def test_too_large_for_any_placement() -> None:
     assert smallest_placement(DENSE, short_by=1e12) is None
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    cards=st.lists(st.tuples(st.floats(1e-4, 1e-2), st.integers(0, 60)), min_size=1, max_size=5),
+    layers=st.integers(1, 100),
+)
+def test_no_other_split_is_faster(cards: list[tuple[float, int]], layers: int) -> None:
+    devices = [Device(name="x", layer_s=s, most_layers=n) for s, n in cards]
+    for split in (fill_fastest(devices, layers), share_evenly(devices, layers)):
+        assert sum(split.layers) + split.host_layers == layers
+        assert all(n <= d.most_layers for n, d in zip(split.layers, devices, strict=True))
+        assert split.host_layers == max(0, layers - sum(d.most_layers for d in devices))
+    single, even = fill_fastest(devices, layers), share_evenly(devices, layers)
+    alone = [sum(n * d.layer_s for n, d in zip(one.layers, devices, strict=True)) for one in (single, even)]
+    worst = [max(n * d.layer_s for n, d in zip(one.layers, devices, strict=True)) for one in (single, even)]
+    assert alone[0] <= alone[1] * (1 + 1e-9) and worst[1] <= worst[0] * (1 + 1e-9)
+    for i, j in ((i, j) for i in range(len(devices)) for j in range(len(devices)) if i != j):
+        if even.layers[i] and even.layers[j] < devices[j].most_layers:  # no layer is better off elsewhere
+            assert (even.layers[j] + 1) * devices[j].layer_s >= worst[1] * (1 - 1e-9) or (
+                even.layers[i] * devices[i].layer_s < worst[1] * (1 - 1e-9)
+            )
+
+
+def test_all_the_power_is_all_the_clock() -> None:
+    assert capped_clock(power_share=1.0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("RTX 4090", [(1, "rtx-4090")]),
+        ("NVIDIA GeForce RTX 3060", [(1, "rtx-3060-12gb")]),
+        ("RTX 4060 8GB", [(1, "rtx-4060")]),
+        ("3090 Ti", [(1, "rtx-3090-ti")]),
+        ("2x 3090", [(2, "rtx-3090")]),
+        ("2 RTX 3090", [(2, "rtx-3090")]),
+        ("8 x A100 80GB, 4 x L40S", [(8, "a100-sxm4-80gb"), (4, "l40s")]),
+        ("A6000 + RTX 3090", [(1, "rtx-a6000"), (1, "rtx-3090")]),
+        ("Ryzen AI Max 395", [(1, "radeon-8060s")]),
+        ("AMD Ryzen AI Max+ 395 w/ Radeon 8060S", [(1, "radeon-8060s")]),
+        ("DGX Spark", [(1, "gb10")]),
+        ("AMD Ryzen 9 5950X 16-Core Processor", [(1, "cpu-ryzen-5950x")]),
+        ("13th Gen Intel(R) Core(TM) i9-13900K", [(1, "cpu-core-13900k")]),
+    ],
+)
+def test_a_name_is_read(text: str, found: list[tuple[int, str]]) -> None:
+    assert [(group.count, group.part and group.part.id) for group in read_owned(text)] == found
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "gib"),
+    [
+        ("M4 Max 64GB", "m4-max", 64),
+        ("MacBook Pro M4 Pro 48GB", "m4-pro", 48),
+        ("Mac Studio M3 Ultra 512GB", "m3-ultra", 512),
+    ],
+)
+def test_a_memory_size_is_that_of_a_part_sold_with_several(text: str, part: str, gib: float) -> None:
+    found = read_owned(text)[0].part
+    assert found is not None
+    assert (found.id, found.memory_bytes) == (part, gib * GiB)
+    assert is_unified(found)
+
+
+def test_the_processor_alone() -> None:
+    assert read_owned("CPU")[0].part is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("RTX 4090 48GB", "has 24 GiB"),
+        ("3050 laptop", "no accelerator"),
+        ("Apple M4 Mega", "no accelerator"),
+        ("0 x H100", "between 1 and"),
+        ("8x", "a count without a name"),
+        ("99999 x H100", "between 1 and"),
+        ("M4 Max 9999GB", "no size"),
+        ("", "kinds of accelerator"),
+        ("a," * 100, "kinds of accelerator"),
+        ("x" * 1000, "characters"),
+        ("WSE-3", "not published"),
+    ],
+)
+def test_a_name_that_means_nothing_is_refused(text: str, words: str) -> None:
+    with pytest.raises(TonnageError, match=words):
+        read_owned(text)
+
+
+@pytest.mark.parametrize("text", ["Intel(R) Xeon(R) CPU @ 2.60GHz", "AMD EPYC", "RTX 4090", "x" * 300])
+def test_an_unknown_processor_is_absent(text: str) -> None:
+    assert processor_named(text) is None
+
+
+def test_errors_are_of_the_kind_that_their_callers_know() -> None:
+    assert issubclass(UnknownName, BadRequest)

@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-from datetime import date
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from tests.command import answered, printed
 from tests.sweeps import FULL
 
-from tonnage import catalog
-from tonnage.core.machine import machine_named
-from tonnage.domain.precision import number_format
+import tonnage
 from tonnage.errors import TonnageError
-from tonnage.measure.machine.detect import read_inventory
-from tonnage.physics.power_cap import capped_clock
-from tonnage.questions.answers import document_of, print_blocks
-from tonnage.questions.ask import answer
-from tonnage.questions.own.local import LocalRequest, local
-from tonnage.questions.own.mixed import Device, fill_fastest, share_evenly
-from tonnage.questions.own.question import OwnPlan, inventory_fields
 
-TODAY = date(2026, 11, 22)
 RECORDED = Path(__file__).parents[2] / "data" / "machine"
 CHAT = {"name": "chat", "model": "meta-llama/Llama-3.1-8B-Instruct", "traffic": "chat", "ttft": "1 s", "tpot": "60 ms"}
 
 
-def planned(**fields: object) -> OwnPlan:
-    plan = answer("own", fields, today=TODAY)
-    assert isinstance(plan, OwnPlan)
-    return plan
+BITS = {"gguf-q2_k": 2, "gguf-q3_k_m": 3, "gguf-q4_k_m": 4, "gguf-q5_k_m": 5, "gguf-q6_k": 6, "gguf-q8_0": 8}
+
+
+def planned(**fields: Any) -> Any:
+    return tonnage.plan_own(**{"own": None, **fields})
 
 
 @cache
-def of(own: str) -> OwnPlan:
+def of(own: str) -> Any:
     return planned(own=own)
 
 
@@ -54,7 +44,7 @@ def test_models_stand_by_published_score_at_the_wanted_speed() -> None:
             assert low is not None and high is not None and low < row.output_tokens_per_s.value < high
     assert plan.electricity is not None
     assert plan.electricity.value == pytest.approx(sum(group.usd_per_month or 0.0 for group in plan.groups))
-    assert document_of(plan).why
+    assert "Every group" in plan._repr_html_()
 
 
 @pytest.mark.parametrize(
@@ -73,13 +63,13 @@ def test_two_cards_hold_a_finer_format_than_one_where_it_is_as_fast() -> None:
     """A copy on one card of two, the rest of its experts in host memory, was shown where both cards hold more of it."""
     model = "Qwen/Qwen3.5-122B-A10B"
     one, two = (planned(own=f"{count} x RTX 3090", model=model).groups[0].rows[0] for count in (1, 2))
-    assert number_format(two.weights).bits > number_format(one.weights).bits
+    assert BITS[two.weights] > BITS[one.weights]
     assert two.output_tokens_per_s.value >= one.output_tokens_per_s.value and two.per_request >= 20.0
 
 
 def test_a_persons_own_card_has_the_rows_of_local() -> None:
     row = of("RTX 3060").groups[0].rows[0]
-    there = local(LocalRequest(min_per_s=20.0), machine_named("RTX 3060")).rows[0]
+    there = tonnage.local("RTX 3060", min_speed="20").rows[0]
     assert (row.model, row.per_request) == (there.model, there.decode_per_s.value) and row.command
 
 
@@ -90,12 +80,11 @@ def test_a_stated_engine_answers_on_a_persons_own_card() -> None:
     assert not none.rows and none.none_because.startswith("vllm does not serve meta-llama/Llama-3.1-405B")
 
 
-def test_what_lies_in_host_memory_is_said_and_assumed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_lies_in_host_memory_is_said_and_assumed() -> None:
     plan = of("2 x RTX 4090")
     first = plan.groups[0].rows[0]
     assert first.moved_bytes > 0
-    print_blocks(document_of(plan).first, width=100)
-    screen = " ".join(capsys.readouterr().out.split())
+    screen = printed("own", own="2 x RTX 4090")
     assert f"{first.moved_bytes / 1e9:.0f} GB of" in screen and "in host memory" in screen
     assert any("host memory of 64 GB; --host-memory" in text for text in plan.provenance.assumed)
 
@@ -132,7 +121,6 @@ def test_a_site_feeds_more_held_accelerators() -> None:
     assert group.nodes_per_rack == 4 and group.usd_per_month == pytest.approx(
         (group.power_w or 0.0) / 1e3 * 730.0 * 0.20
     )
-    assert capped_clock(power_share=1.0) == 1.0
 
 
 def test_unlike_cards_share_a_model_that_none_holds() -> None:
@@ -148,28 +136,6 @@ def test_unlike_cards_share_a_model_that_none_holds() -> None:
     assert not planned(own=cards, model=model).mixed
 
 
-@settings(max_examples=80, deadline=None)
-@given(
-    cards=st.lists(st.tuples(st.floats(1e-4, 1e-2), st.integers(0, 60)), min_size=1, max_size=5),
-    layers=st.integers(1, 100),
-)
-def test_no_other_split_is_faster(cards: list[tuple[float, int]], layers: int) -> None:
-    devices = [Device(name="x", layer_s=s, most_layers=n) for s, n in cards]
-    for split in (fill_fastest(devices, layers), share_evenly(devices, layers)):
-        assert sum(split.layers) + split.host_layers == layers
-        assert all(n <= d.most_layers for n, d in zip(split.layers, devices, strict=True))
-        assert split.host_layers == max(0, layers - sum(d.most_layers for d in devices))
-    single, even = fill_fastest(devices, layers), share_evenly(devices, layers)
-    alone = [sum(n * d.layer_s for n, d in zip(one.layers, devices, strict=True)) for one in (single, even)]
-    worst = [max(n * d.layer_s for n, d in zip(one.layers, devices, strict=True)) for one in (single, even)]
-    assert alone[0] <= alone[1] * (1 + 1e-9) and worst[1] <= worst[0] * (1 + 1e-9)
-    for i, j in ((i, j) for i in range(len(devices)) for j in range(len(devices)) if i != j):
-        if even.layers[i] and even.layers[j] < devices[j].most_layers:  # no layer is better off elsewhere
-            assert (even.layers[j] + 1) * devices[j].layer_s >= worst[1] * (1 - 1e-9) or (
-                even.layers[i] * devices[i].layer_s < worst[1] * (1 - 1e-9)
-            )
-
-
 @pytest.mark.parametrize(
     ("file", "groups", "box"),
     [
@@ -181,10 +147,9 @@ def test_no_other_split_is_faster(cards: list[tuple[float, int]], layers: int) -
     ],
 )
 def test_recorded_output_is_an_inventory(file: str, groups: list[str], box: bool) -> None:
-    fields = inventory_fields(read_inventory(RECORDED / file))
-    plan = planned(**fields, model="Qwen/Qwen3-8B")
-    assert [group.name for group in plan.groups] == groups and plan.feasible
-    assert plan.request.one_box is box
+    plan = answered("plan", "own", RECORDED / file, "--model", "Qwen/Qwen3-8B")
+    assert [group["name"] for group in plan["groups"]] == groups and plan["feasible"]
+    assert plan["request"].get("one_box", False) is box
 
 
 @pytest.mark.parametrize(
@@ -208,13 +173,15 @@ def test_what_is_wrong_is_said_in_a_sentence(fields: dict[str, object], said: st
 
 
 def test_no_part_of_the_catalogue_breaks_an_inventory() -> None:
-    wanted = [part for part in catalog.accelerators().values() if part.status == "released"][:: 9 if FULL else 27]
-    for part in wanted:
-        plan = planned(own=part.id, model="Qwen/Qwen3-8B")
+    rows = answered("catalog", "accelerators", "--wide", "--all")["rows"]
+    released = [row["id"] for row in rows if row["status"] == "released"]
+    assert len(released) > 100
+    for part in released[:: 9 if FULL else 27]:
+        plan = planned(own=part, model="Qwen/Qwen3-8B")
         assert plan.groups[0].rows or plan.groups[0].none_because
 
 
 def test_one_box_leads_with_the_split_where_it_is_better_than_every_group() -> None:
     plan = planned(own="RTX 4090, 2 x RTX 3090", one_box=True, model="Qwen/Qwen3.5-122B-A10B")
-    assert "over all cards" in str(document_of(plan).first)
+    assert "over all cards" in plan._repr_html_()
     assert plan.mixed[0].decode_per_s.value > max(group.rows[0].per_request for group in plan.groups)

@@ -1,13 +1,13 @@
 """Every model of the catalogue that does not chat answers a batch, and published sizes are exact."""
 
+from typing import Any
+
 import pytest
+from tests.command import catalogue
 from tests.every_row import every_row
 
-from tonnage import catalog
-from tonnage.domain.case import InferCase
-from tonnage.domain.model import Model
+import tonnage
 from tonnage.errors import Unmeasured
-from tonnage.questions.predict.inference import predict_infer
 
 KINDS = {
     "cnn",
@@ -25,12 +25,17 @@ KINDS = {
 }
 
 
-def is_of_size_only(model: Model) -> bool:
+def is_of_size_only(model: Any) -> bool:
     return any(told.startswith("only its size is published") for told in model.assumed)
 
 
-QUIET = sorted(m.id for m in catalog.models().values() if m.kind in KINDS and not is_of_size_only(m))
-SIZES_ONLY = sorted(m.id for m in catalog.models().values() if is_of_size_only(m))
+def predicted(name: str, **more: float) -> Any:
+    case = {"model": name, "accelerator": "b200", "batch": 1, "precision": "fp16"}
+    return tonnage.predict({"kind": "infer", **case, **more})
+
+
+QUIET = sorted(m.id for m in catalogue() if m.kind in KINDS and not is_of_size_only(m))
+SIZES_ONLY = sorted(m.id for m in catalogue() if is_of_size_only(m))
 FAMILIES = (
     "ResNet",
     "EfficientNet",
@@ -83,15 +88,15 @@ SIZES = {
 @every_row(SIZES_ONLY)
 def test_a_model_of_which_only_the_size_is_known_is_refused_until_its_work_is_given(name: str) -> None:
     with pytest.raises(Unmeasured, match=r"only its size is published: .* give it in the case as 'flop'"):
-        predict_infer(InferCase(model=name, accelerator="b200", batch=1, precision="fp16"))
-    found = predict_infer(InferCase(model=name, accelerator="b200", batch=1, precision="fp16", flop=1e13))
+        predicted(name)
+    found = predicted(name, flop=1e13)
     assert found.fits, found.why
     assert found.latency_s is not None and 1e-3 < found.latency_s.value < 10
 
 
 @every_row(QUIET)
 def test_every_such_model_answers_a_batch(name: str) -> None:
-    found = predict_infer(InferCase(model=name, accelerator="b200", batch=1, precision="fp16"))
+    found = predicted(name)
     assert found.fits, found.why
     assert found.latency_s is not None and 1e-6 < found.latency_s.value < 3600
     assert found.samples_per_s is not None and (found.samples_per_s.low or 0) < found.samples_per_s.value
@@ -99,9 +104,9 @@ def test_every_such_model_answers_a_batch(name: str) -> None:
 
 @every_row(FAMILIES)
 def test_every_family_of_the_guides_is_here(family: str) -> None:
-    assert any(catalog.model(name).family == family for name in QUIET)
+    assert any(tonnage.model(name).family == family for name in QUIET)
 
 
 @every_row(SIZES)
 def test_published_sizes_are_exact(name: str) -> None:
-    assert catalog.model(name).published_parameters == SIZES[name]
+    assert tonnage.model(name).published_parameters == SIZES[name]

@@ -1,26 +1,26 @@
 """Whole predictions: what fits, what each load means, and how close published measurements are."""
 
+import json
 import time
+from typing import Any
 
 import pytest
+from tests.command import told
 from tests.patience import assert_quick
 
-from tonnage.catalog.additions import gather
-from tonnage.domain.case import InferCase, InferResult
+import tonnage
 from tonnage.errors import BadRequest
-from tonnage.questions.predict.inference import predict_infer
 
 RESNET, BERT = "timm/resnet50.a1_in1k", "google-bert/bert-large-uncased"
 SDXL = "stabilityai/stable-diffusion-xl-base-1.0"
 
 
-def ask(model: str, accelerator: str, **asked: object) -> InferResult:
-    return predict_infer(InferCase(model=model, accelerator=accelerator, **asked))  # type: ignore[arg-type]
+def ask(model: str, accelerator: str, **asked: object) -> Any:
+    return tonnage.predict({"kind": "infer", "model": model, "accelerator": accelerator, **asked})
 
 
-def value(found: object) -> float:
-    assert found is not None
-    return float(found.value)  # type: ignore[attr-defined]
+def value(found: Any) -> float:
+    return float(found.value)
 
 
 @pytest.mark.parametrize(
@@ -38,9 +38,9 @@ def value(found: object) -> float:
           "precision": "fp8", "steps": 20}, 17.4),
     ],
 )  # fmt: skip
-def test_published_rates_lie_inside_the_interval(asked: dict[str, object], measured: float) -> None:
+def test_published_rates_lie_inside_the_interval(asked: dict[str, Any], measured: float) -> None:
     """timm results pt240 and pt291; NVIDIA TensorRT demo BERT 8.4; MLPerf inference v4.1, closed division."""
-    found = predict_infer(InferCase(**asked)).samples_per_s  # type: ignore[arg-type]
+    found = ask(**asked).samples_per_s
     assert found is not None and found.low is not None and found.high is not None
     assert found.low < measured < found.high
 
@@ -105,7 +105,7 @@ def test_stand_ins_are_said_and_widen_the_interval() -> None:
     known, unknown = ask(RESNET, "t4"), ask(RESNET, "mi300x")
     assert (known.basis, unknown.basis) == ("calibrated", "derived")
     assert any("no measurements of CDNA3" in note for note in unknown.notes)
-    assert any("my-engine" in note for note in ask(RESNET, "t4", engine="my-engine").notes)
+    assert any("mlc-llm" in note for note in ask(RESNET, "t4", engine="mlc-llm").notes)
 
 
 def test_old_frameworks_keep_attention_scores_in_memory() -> None:
@@ -115,21 +115,23 @@ def test_old_frameworks_keep_attention_scores_in_memory() -> None:
 
 @pytest.mark.parametrize("field", ["batch", "count", "resolution", "steps", "seq_len", "flop"])
 def test_numbers_must_be_positive(field: str) -> None:
-    with pytest.raises(BadRequest, match=f"{field}: '0' must be positive"):
+    with pytest.raises(BadRequest, match=f"{field}: 0 is out of range; expected a positive number"):
         ask(RESNET, "t4", **{field: 0})
 
 
 def test_what_if_bandwidth_changes_the_answer() -> None:
-    changed = gather(overrides=("t4.memory_bw=640 GB/s",))
-    case = InferCase(model=RESNET, accelerator="t4", batch=64, engine="pytorch")
-    assert value(predict_infer(case, additions=changed).latency_s) < value(predict_infer(case).latency_s)
+    case = {"kind": "infer", "model": RESNET, "accelerator": "t4", "batch": 64, "engine": "pytorch"}
+    changed = told("predict", "--set", "t4.memory_bw=640 GB/s", "--json", given=json.dumps(case))
+    assert json.loads(changed.stdout)["latency_s"]["value"] < value(
+        ask(RESNET, "t4", batch=64, engine="pytorch").latency_s
+    )
 
 
 def test_a_prediction_takes_less_than_five_milliseconds() -> None:
-    cases = [InferCase(model=name, accelerator="l40s") for name in (RESNET, BERT, SDXL, "openai/whisper-large-v3")]
-    for case in cases:
-        predict_infer(case)
+    models = (RESNET, BERT, SDXL, "openai/whisper-large-v3")
+    for model in models:
+        ask(model, "l40s")
     start = time.process_time()
-    for case in cases:
-        predict_infer(case)
-    assert_quick((time.process_time() - start) / len(cases), 5e-3)
+    for model in models:
+        ask(model, "l40s")
+    assert_quick((time.process_time() - start) / len(models), 5e-3)

@@ -1,12 +1,9 @@
 """One case of each kind through the real predictors: the published names come back, under the case's own id."""
 
-import msgspec
 import pytest
 
-from tonnage.domain.case import Case
+import tonnage
 from tonnage.errors import UnknownName
-from tonnage.questions.predict.case_lines import case_of_object
-from tonnage.questions.predict.predict import predict
 
 SERVE = {
     "kind": "serve",
@@ -43,19 +40,19 @@ NAMES = {
 
 @pytest.mark.parametrize("raw", [SERVE, TRAIN, INFER])
 def test_a_prediction_has_every_published_name(raw: dict[str, object]) -> None:
-    found = msgspec.json.decode(msgspec.json.encode(predict(case_of_object(raw))))
+    found = tonnage.to_dict(tonnage.predict(raw))
     assert set(found) >= NAMES[str(raw["kind"])]
     assert found["id"] == raw["id"]
     assert found["fits"] is True
 
 
 def test_quantities_lie_inside_their_intervals() -> None:
-    served = msgspec.json.decode(msgspec.json.encode(predict(case_of_object(SERVE))))
+    served = tonnage.to_dict(tonnage.predict(SERVE))
     assert served["ttft_s"]["low"] < served["ttft_s"]["mean"] < served["ttft_s"]["high"]
     rate = served["output_tokens_per_s"]
     assert rate["low"] < rate["value"] < rate["high"]
     assert served["memory"]["total_bytes"] == pytest.approx(sum(part["value"] for part in served["memory"]["parts"]))
-    trained = msgspec.json.decode(msgspec.json.encode(predict(case_of_object(TRAIN))))
+    trained = tonnage.to_dict(tonnage.predict(TRAIN))
     step, memory = trained["step_s"], trained["memory_peak_bytes"]
     assert step["value"] == pytest.approx(sum(part["value"] for part in step["parts"]))
     assert memory["low"] < memory["value"] < memory["high"]
@@ -63,11 +60,9 @@ def test_quantities_lie_inside_their_intervals() -> None:
 
 @pytest.mark.parametrize("raw", [SERVE, TRAIN, INFER])
 def test_an_unknown_name_is_refused_with_the_nearest(raw: dict[str, object]) -> None:
-    case: Case = case_of_object({**raw, "accelerator": "h100-smx5-80gb"})
     with pytest.raises(UnknownName, match="h100-sxm5-80gb"):
-        predict(case)
+        tonnage.predict({**raw, "accelerator": "h100-smx5-80gb"})
 
 
 def test_a_case_without_an_id_has_an_answer_without_one() -> None:
-    result = predict(case_of_object({name: value for name, value in SERVE.items() if name != "id"}))
-    assert result.id is None
+    assert tonnage.predict({name: value for name, value in SERVE.items() if name != "id"}).id is None

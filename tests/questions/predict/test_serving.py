@@ -1,38 +1,27 @@
 """A serving case end to end: every field filled, a reason when it does not fit, settings that matter matter."""
 
+import json
 import time
 from typing import Any
 
-import msgspec
 import pytest
 from tests.patience import assert_quick
 
-from tonnage.core.deployment import resolve
-from tonnage.core.replica import concurrency_limit
-from tonnage.domain.case import Links, ServeCase, Traffic
-from tonnage.domain.layout import Disaggregation, Layout
-from tonnage.domain.precision import Precision
-from tonnage.domain.requests.common import Lengths
+import tonnage
 from tonnage.errors import BadRequest, UnknownName
-from tonnage.questions.predict.serving import predict_serve
 
-FP8 = Precision(weights="fp8", kv="fp8", activations="fp8")
+FP8 = {"weights": "fp8", "kv": "fp8", "activations": "fp8"}
+WIDE = {"weights": "bf16", "kv": "bf16", "activations": "bf16"}
 
 
-def case(**changes) -> ServeCase:
-    given = {
-        "model": "meta-llama/Meta-Llama-3.1-8B",
-        "accelerator": "h100-sxm5-80gb",
-        "traffic": Traffic(concurrency=16),
-        "isl": 1024,
-        "osl": 256,
-        "precision": Precision(),
-    }
-    return ServeCase(**(given | changes))
+def predicted(**changes: Any) -> Any:
+    given = {"model": "meta-llama/Meta-Llama-3.1-8B", "accelerator": "h100-sxm5-80gb", "isl": 1024, "osl": 256,
+             "traffic": {"concurrency": 16}, "precision": WIDE}  # fmt: skip
+    return tonnage.predict({"kind": "serve", **given, **changes})
 
 
 def test_every_field_is_filled_with_an_interval_around_it() -> None:
-    found = predict_serve(case(id="row-1"))
+    found = predicted(id="row-1")
     assert found.fits
     assert found.id == "row-1"
     assert found.basis in {"calibrated", "derived", "assumed"}
@@ -48,7 +37,7 @@ def test_every_field_is_filled_with_an_interval_around_it() -> None:
 
 
 def test_a_model_too_large_says_why_and_gives_no_times() -> None:
-    found = predict_serve(case(model="meta-llama/Meta-Llama-3.1-70B"))
+    found = predicted(model="meta-llama/Meta-Llama-3.1-70B")
     assert not found.fits
     assert found.why
     assert found.tpot_s is None
@@ -56,83 +45,83 @@ def test_a_model_too_large_says_why_and_gives_no_times() -> None:
 
 @pytest.mark.parametrize(
     "traffic",
-    [Traffic(concurrency=8), Traffic(rate_per_s=2.0), Traffic(batch=8, static=True), Traffic(batch=64),
-     Traffic(saturated=True)],
+    [{"concurrency": 8}, {"rate_per_s": 2.0}, {"batch": 8, "static": True}, {"batch": 64},
+     {"saturated": True}],
 )  # fmt: skip
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "lmdeploy", "hf", "deepspeed-mii"])
 def test_every_traffic_under_every_engine(traffic, engine) -> None:
-    found = predict_serve(case(traffic=traffic, engine=engine))
+    found = predicted(traffic=traffic, engine=engine)
     assert found.fits
     assert 0.001 < found.tpot_s.mean < 1
     assert found.output_tokens_per_s.value > 0
 
 
 def test_an_engine_nobody_measured_is_a_generic_one_and_says_so() -> None:
-    found = predict_serve(case(engine="somebodys-server"))
+    found = predicted(engine="somebodys-server")
     assert any("generic" in note for note in found.notes)
 
 
 def test_fp8_decodes_faster_where_there_is_a_unit_for_it() -> None:
-    single = Traffic(batch=1, static=True)
-    wide, narrow = (predict_serve(case(traffic=single, precision=p)).tpot_s.mean for p in (Precision(), FP8))
+    single = {"batch": 1, "static": True}
+    wide, narrow = (predicted(traffic=single, precision=p).tpot_s.mean for p in (WIDE, FP8))
     assert 1.2 < wide / narrow < 2
 
 
 def test_tensor_parallelism_shortens_decode_by_less_than_the_ranks() -> None:
-    one, four = (predict_serve(case(layout=Layout(tp=tp))).tpot_s.mean for tp in (1, 4))
+    one, four = (predicted(layout={"tp": tp}).tpot_s.mean for tp in (1, 4))
     assert 1.3 < one / four < 4
 
 
 def test_pcie_slows_prefill_of_a_split_model() -> None:
-    layout = Layout(tp=4)
-    fast, slow = (predict_serve(case(layout=layout, links=Links(intra=link))) for link in ("nvlink", "pcie"))
+    layout = {"tp": 4}
+    fast, slow = (predicted(layout=layout, links={"intra": link}) for link in ("nvlink", "pcie"))
     assert slow.ttft_s.mean > 1.2 * fast.ttft_s.mean
 
 
 def test_accelerators_that_pass_data_through_their_host_are_slower_still() -> None:
-    at = {"accelerator": "rtx-pro-6000-bw-server", "layout": Layout(tp=2)}
-    peers, hosted = (predict_serve(case(**at, links=Links(intra=link))) for link in ("pcie", "pcie-host"))
+    at = {"accelerator": "rtx-pro-6000-bw-server", "layout": {"tp": 2}}
+    peers, hosted = (predicted(**at, links={"intra": link}) for link in ("pcie", "pcie-host"))
     assert hosted.ttft_s.mean > 1.1 * peers.ttft_s.mean and hosted.tpot_s.mean > peers.tpot_s.mean
-    alone = {**at, "layout": Layout()}
-    one, other = (predict_serve(case(**alone, links=Links(intra=link))) for link in ("pcie", "pcie-host"))
+    alone = {**at, "layout": {}}
+    one, other = (predicted(**alone, links={"intra": link}) for link in ("pcie", "pcie-host"))
     assert one.ttft_s == other.ttft_s
     with pytest.raises(UnknownName, match="'pci'; did you mean 'pcie'"):
-        predict_serve(case(links=Links(intra="pci")))
+        predicted(links={"intra": "pci"})
 
 
 def test_layers_split_over_cards_add_memory_and_no_speed() -> None:
-    precision = Precision(weights="gguf-q4_k_m", kv="fp16", activations="fp16")
+    precision = {"weights": "gguf-q4_k_m", "kv": "fp16", "activations": "fp16"}
     common = {
         "accelerator": "rtx-4090",
         "engine": "llamacpp",
         "precision": precision,
         "phase": "decode",
         "isl": 1,
-        "traffic": Traffic(batch=1, static=True),
+        "traffic": {"batch": 1, "static": True},
     }
-    one = predict_serve(case(**common))
-    two = predict_serve(case(**common, layout=Layout(pp=2), split_mode="layer"))
+    one = predicted(**common)
+    two = predicted(**common, layout={"pp": 2}, split_mode="layer")
     assert two.tpot_s.mean == pytest.approx(one.tpot_s.mean, rel=0.05)
     large = {"model": "meta-llama/Meta-Llama-3-70B"}
-    assert not predict_serve(case(**common | large)).fits
-    assert predict_serve(case(**common | large, layout=Layout(pp=2), split_mode="layer")).fits
+    assert not predicted(**common | large).fits
+    assert predicted(**common | large, layout={"pp": 2}, split_mode="layer").fits
 
 
 def test_pieces_of_a_prompt_follow_each_other_through_split_layers() -> None:
-    precision = Precision(weights="gguf-q4_k_m", kv="fp16", activations="fp16")
+    precision = {"weights": "gguf-q4_k_m", "kv": "fp16", "activations": "fp16"}
     common = {
         "accelerator": "rtx-4090",
         "engine": "llamacpp",
         "precision": precision,
         "phase": "prefill",
         "osl": 1,
-        "traffic": Traffic(batch=1, static=True),
+        "traffic": {"batch": 1, "static": True},
         "split_mode": "layer",
         "isl": 4096,
     }
 
     def prompt(pp: int, **changed: Any) -> float:
-        return predict_serve(case(**common | changed, layout=Layout(pp=pp))).ttft_s.mean
+        return predicted(**common | changed, layout={"pp": pp}).ttft_s.mean
 
     one = prompt(1)
     # 8 pieces of 512 tokens; 33 layers with the output lie 9, 8, 8, 8 on four cards.
@@ -144,30 +133,30 @@ def test_pieces_of_a_prompt_follow_each_other_through_split_layers() -> None:
 
 
 def test_replicas_multiply_throughput_and_leave_latency() -> None:
-    one = predict_serve(case(traffic=Traffic(saturated=True)))
-    three = predict_serve(case(traffic=Traffic(saturated=True), replicas=3))
+    one = predicted(traffic={"saturated": True})
+    three = predicted(traffic={"saturated": True}, replicas=3)
     assert three.output_tokens_per_s.value == pytest.approx(3 * one.output_tokens_per_s.value)
     assert three.tpot_s.mean == pytest.approx(one.tpot_s.mean)
 
 
 def test_a_spread_of_lengths_shortens_the_mean() -> None:
-    fixed = predict_serve(case())
-    drawn = predict_serve(case(length_spread=(0.8, 1.0)))
+    fixed = predicted()
+    drawn = predicted(length_spread=(0.8, 1.0))
     assert drawn.e2e_s.mean == pytest.approx(0.9 * fixed.e2e_s.mean, rel=0.08)
 
 
 def test_separate_pools_keep_prompts_out_of_decode_steps() -> None:
-    split = Disaggregation(prefill_workers=1, prefill=Layout(), decode_workers=1, decode=Layout())
-    together = predict_serve(case(isl=4096, traffic=Traffic(concurrency=32)))
-    apart = predict_serve(case(isl=4096, traffic=Traffic(concurrency=32), disaggregation=split))
+    split = {"prefill_workers": 1, "prefill": {"tp": 1}, "decode_workers": 1, "decode": {"tp": 1}}
+    together = predicted(isl=4096, traffic={"concurrency": 32})
+    apart = predicted(isl=4096, traffic={"concurrency": 32}, disaggregation=split)
     assert apart.tpot_s.mean < together.tpot_s.mean
 
 
 def test_clients_beyond_the_seats_of_a_decode_pool_wait_for_one() -> None:
-    split = Disaggregation(prefill_workers=2, prefill=Layout(), decode_workers=1, decode=Layout())
-    load = {"traffic": Traffic(concurrency=32), "disaggregation": split}
-    free = predict_serve(case(**load))
-    tight = predict_serve(case(**load, engine_options={"max_num_seqs": 16}))
+    split = {"prefill_workers": 2, "prefill": {"tp": 1}, "decode_workers": 1, "decode": {"tp": 1}}
+    load = {"traffic": {"concurrency": 32}, "disaggregation": split}
+    free = predicted(**load)
+    tight = predicted(**load, engine_options={"max_num_seqs": 16})
     # Half of the clients have a seat; the others wait about as long as an answer takes.
     assert tight.ttft_s.mean > free.ttft_s.mean + 0.5 * (tight.e2e_s.mean - tight.ttft_s.mean)
 
@@ -176,54 +165,47 @@ def test_speculation_pays_alone_and_loses_its_edge_in_a_batch() -> None:
     options = {"speculative_tokens": 3, "speculative_acceptance": 0.7}
     gains = []
     for clients in (1, 256):
-        traffic = Traffic(concurrency=clients)
-        plain = predict_serve(case(traffic=traffic)).tpot_s.mean
-        gains.append(plain / predict_serve(case(traffic=traffic, engine_options=options)).tpot_s.mean)
+        traffic = {"concurrency": clients}
+        plain = predicted(traffic=traffic).tpot_s.mean
+        gains.append(plain / predicted(traffic=traffic, engine_options=options).tpot_s.mean)
     assert 1.5 < gains[0] < 2.6  # (1 - 0.7^4) / 0.3 = 2.53 tokens a step
     assert gains[1] < 0.8 * gains[0]
 
 
 def test_speculation_without_acceptance_is_refused() -> None:
     with pytest.raises(BadRequest, match="acceptance"):
-        predict_serve(case(engine_options={"speculative_tokens": 3}))
+        predicted(engine_options={"speculative_tokens": 3})
 
 
 @pytest.mark.parametrize(
-    "traffic", [Traffic(concurrency=8), Traffic(rate_per_s=1.0), Traffic(batch=8, static=True), Traffic(saturated=True)]
+    "traffic", [{"concurrency": 8}, {"rate_per_s": 1.0}, {"batch": 8, "static": True}, {"saturated": True}]
 )
-def test_a_beam_search_decodes_several_sequences_for_one_prompt(traffic: Traffic) -> None:
-    alone, four = (predict_serve(case(traffic=traffic, engine="trtllm", beams=beams)) for beams in (1, 4))
+def test_a_beam_search_decodes_several_sequences_for_one_prompt(traffic: dict[str, Any]) -> None:
+    alone, four = (predicted(traffic=traffic, engine="trtllm", beams=beams) for beams in (1, 4))
     assert four.tpot_s.mean > alone.tpot_s.mean
     assert 0.2 < four.requests_per_s.value / alone.requests_per_s.value <= 1.0
-
-
-def test_beams_share_the_prompt_and_hold_an_answer_each() -> None:
-    at = [resolve(case(traffic=Traffic(saturated=True), engine="trtllm", beams=beams)) for beams in (1, 4)]
-    lengths = Lengths(prompt_tokens=20_000.0, output_tokens=2_000.0)
-    alone, four = (concurrency_limit(one, lengths) for one in at)
-    assert four / alone == pytest.approx((20_000 + 2_000) / (20_000 + 8_000), rel=1e-6)
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"beams": 0}, "beams: 0 must be at least 1"),
+        ({"beams": 0}, "beams: 0 is out of range"),
         (
             {"beams": 4, "engine_options": {"speculative_tokens": 3, "speculative_acceptance": 0.7}},
             "with drafted tokens",
         ),
-        ({"beams": 4, "traffic": Traffic(trace="a.jsonl")}, "with a trace"),
+        ({"beams": 4, "traffic": {"trace": "a.jsonl"}}, "with a trace"),
     ],
 )
 def test_beams_that_nothing_models_are_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(BadRequest, match=said):
-        predict_serve(case(**changes))
+        predicted(**changes)
 
 
 def test_too_many_clients_for_the_cache_are_saturated() -> None:
-    found = predict_serve(case(isl=8000, osl=1000, traffic=Traffic(concurrency=500)))
+    found = predicted(isl=8000, osl=1000, traffic={"concurrency": 500})
     assert found.saturated
-    assert found.ttft_s.mean > 10 * predict_serve(case(isl=8000, osl=1000)).ttft_s.mean
+    assert found.ttft_s.mean > 10 * predicted(isl=8000, osl=1000).ttft_s.mean
 
 
 @pytest.mark.parametrize(
@@ -233,23 +215,23 @@ def test_too_many_clients_for_the_cache_are_saturated() -> None:
         ({"isl": -5}, BadRequest),
         ({"accelerator_fraction": 0.0}, BadRequest),
         ({"length_spread": (0.0, 1.0)}, BadRequest),
-        ({"traffic": Traffic()}, BadRequest),
-        ({"precision": Precision(weights="fp7")}, UnknownName),
+        ({"traffic": {}}, BadRequest),
+        ({"precision": {"weights": "fp7"}}, UnknownName),
         ({"accelerator": "h1000"}, UnknownName),
     ],
 )
 def test_impossible_cases_are_refused_in_one_sentence(changes, error) -> None:
     with pytest.raises(error) as caught:
-        predict_serve(case(**changes))
+        predicted(**changes)
     assert "\n" not in str(caught.value)
 
 
 def test_a_result_is_json_and_a_warm_prediction_is_cheap() -> None:
-    asked = case(traffic=Traffic(concurrency=128))
-    assert b"NaN" not in msgspec.json.encode(predict_serve(asked))
+    asked = {"traffic": {"concurrency": 128}}
+    assert "NaN" not in json.dumps(tonnage.to_dict(predicted(**asked)))
     spent = []
     for _ in range(5):
         start = time.process_time()
-        predict_serve(asked)
+        predicted(**asked)
         spent.append(time.process_time() - start)
     assert_quick(min(spent), 0.02)

@@ -5,17 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from tonnage.catalog import hub
-from tonnage.core.deployment import case_of
-from tonnage.domain.case import ServeResult, Traffic
-from tonnage.domain.plan import ServePlan
-from tonnage.domain.requests.groups import SessionFields
+import tonnage
 from tonnage.errors import BadRequest, UnknownName
-from tonnage.questions.ask import answer
-from tonnage.questions.predict.case_lines import case_of_object
-from tonnage.questions.predict.predict import predict
 
 CASE = {
     "kind": "serve",
@@ -27,10 +19,8 @@ CASE = {
 }
 
 
-def predicted(**more: Any) -> ServeResult:
-    found = predict(case_of_object({**CASE, **more}))
-    assert isinstance(found, ServeResult) and found.ttft_s is not None
-    return found
+def predicted(**more: Any) -> Any:
+    return tonnage.predict({**CASE, **more})
 
 
 def test_sessions_shorten_the_first_token_by_what_the_cache_gives() -> None:
@@ -57,27 +47,20 @@ def test_stated_hits_are_taken_as_they_are() -> None:
 
 
 def test_a_case_finds_what_its_plan_finds() -> None:
-    plan = answer(
-        "serve",
-        {
-            "model": "llama-3.1-8b",
-            "rate": "20/s",
-            "ttft": "2 s",
-            "tpot": "50 ms",
-            "quick": True,
-            "traffic": "agent",
-            "accelerator": "h100-sxm5-80gb",
-        },
-    )
-    assert isinstance(plan, ServePlan)
+    asked = {"model": "llama-3.1-8b", "traffic": "agent", "accelerator": "h100-sxm5-80gb", "precision": "bf16"}
+    limits = {"ttft": "2 s", "tpot": "50 ms", "kv_precision": "bf16"}
+    plan = tonnage.plan_serve(**asked, **limits, rate="20/s", quick=True)
     option, lengths = plan.options[0], plan.request.lengths
     configuration, reuse = option.configuration, option.reuse
-    assert reuse is not None
-    case = case_of(
-        configuration, model=hub.resolve("llama-3.1-8b"), lengths=lengths, traffic=Traffic(rate_per_s=reuse.rate_per_s)
+    found = predicted(
+        isl=lengths.prompt_tokens,
+        osl=lengths.output_tokens,
+        traffic={"rate_per_s": reuse.rate_per_s},
+        layout=tonnage.to_dict(configuration.layout),
+        precision=tonnage.to_dict(configuration.precision),
+        engine=configuration.engine.name,
+        sessions={"profile": "agent"},
     )
-    found = predict(replace(case, sessions=SessionFields(profile="agent")))
-    assert isinstance(found, ServeResult) and found.reuse is not None
     assert found.reuse.hit_rate == pytest.approx(reuse.hit_rate, abs=0.02)
 
 

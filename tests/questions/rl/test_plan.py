@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import date
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.command import answered, told
 from tools.rl.scoring import rl_rows, split_ratio
 
 import tonnage
-from tonnage import catalog
 from tonnage.errors import BadRequest
-from tonnage.pricing.energy import IDLE_DRAW
-from tonnage.questions.answers import charts_of, document_of, explanation_of
-from tonnage.questions.ask import answer, plan_of_text
-from tonnage.questions.rl.plan import plan_rl
-from tonnage.questions.rl.question import RlPlan, rl_request
-from tonnage.report.document import as_json
 
-DAY = date(2026, 11, 22)
-FIELDS = {
+FIELDS: dict[str, Any] = {
     "model": "Qwen/Qwen3-8B",
     "steps": "100",
     "prompts_per_step": "32",
@@ -30,23 +24,21 @@ FIELDS = {
 }
 
 
-def planned(**changes: str) -> RlPlan:
-    plan = answer("rl", FIELDS | changes, today=DAY)
-    assert isinstance(plan, RlPlan)
-    return plan
+def planned(**changes: Any) -> Any:
+    return tonnage.plan_rl(**FIELDS | changes)
 
 
 @pytest.fixture(scope="module")
-def shared() -> RlPlan:
+def shared() -> Any:
     return planned()
 
 
 @pytest.fixture(scope="module")
-def apart() -> RlPlan:
+def apart() -> Any:
     return planned(staleness="1")
 
 
-def test_on_policy_accelerators_are_shared(shared: RlPlan) -> None:
+def test_on_policy_accelerators_are_shared(shared: Any) -> None:
     best = shared.options[0]
     assert best.shared and best.rollout_accelerators == best.train_accelerators == best.accelerators == 16
     assert best.replicas * best.rollout.layout.ranks == 16
@@ -56,7 +48,7 @@ def test_on_policy_accelerators_are_shared(shared: RlPlan) -> None:
     assert "off policy" in shared.off_policy
 
 
-def test_off_policy_accelerators_are_split(apart: RlPlan) -> None:
+def test_off_policy_accelerators_are_split(apart: Any) -> None:
     best = apart.options[0]
     assert not best.shared and best.rollout_accelerators + best.train_accelerators == 16
     assert best.step_s.value == min(split.step_s for split in apart.splits)
@@ -95,24 +87,16 @@ def test_what_contradicts_is_one_sentence(changes: dict[str, str], said: str) ->
 
 
 def test_a_split_of_no_more_than_all_leaves_none_to_train() -> None:
-    few = {name: value for name, value in FIELDS.items() if name != "count"}
     with pytest.raises(BadRequest, match=r"8 of at most 8 .* leave none to train"):
-        rl_request(few | {"rollout_count": "8", "staleness": "1", "max_accelerators": "8"})
+        planned(count=None, rollout_count="8", staleness="1", max_accelerators="8")
 
 
-def test_the_plan_is_kept_shown_and_drawn(apart: RlPlan) -> None:
-    text = as_json(apart)
-    assert plan_of_text(text, "plan.json") == apart
-    document, opened = document_of(apart), explanation_of(apart)
-    assert document.first and opened.why
-    assert "Another split" in str(document.first)
-    assert charts_of(apart)[0].name == "phases"
-
-
-def test_python_asks_the_same(shared: RlPlan) -> None:
-    fields = {name: value for name, value in FIELDS.items() if name != "model"}
-    found = tonnage.plan_rl(FIELDS["model"], **fields)  # type: ignore[arg-type]
-    assert found.options[0].step_s == shared.options[0].step_s
+def test_the_plan_is_kept_shown_and_drawn(apart: Any, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(tonnage.to_dict(apart)))
+    opened = told("explain", tmp_path / "plan.json", "--why")
+    assert opened.exit_code == 0 and "One step" in opened.stdout
+    assert "Another split" in apart._repr_html_()
+    assert tonnage.charts(apart)[0].name == "phases"
 
 
 def test_the_first_split_is_within_a_factor_of_two_of_the_published_one() -> None:
@@ -121,33 +105,28 @@ def test_the_first_split_is_within_a_factor_of_two_of_the_published_one() -> Non
     assert len(small) == 2 and all(0.5 <= split_ratio(row) <= 2.0 for row in small)
 
 
+FEW = {"model": "llama-3.1-8b", "steps": 10, "response_tokens": 500}
+
+
 def test_on_policy_may_be_said() -> None:
-    asked = {"model": "llama-3.1-8b", "steps": 10, "response_tokens": 1000, "count": 8, "accelerator": "H100"}
-    said, unsaid = answer("rl", {**asked, "staleness": "0"}), answer("rl", asked)
-    assert isinstance(said, RlPlan) and isinstance(unsaid, RlPlan) and said.request == unsaid.request
+    asked = {**FEW, "count": 8, "accelerator": "H100"}
+    assert tonnage.plan_rl(**asked, staleness="0").request == tonnage.plan_rl(**asked).request
 
 
 @pytest.mark.parametrize("field", [{"environment": "5 s"}, {"observation_tokens": 200}])
-def test_a_response_of_one_turn_has_no_environment(field: dict[str, object]) -> None:
-    asked = {"model": "llama-3.1-8b", "steps": 10, "response_tokens": 500}
+def test_a_response_of_one_turn_has_no_environment(field: dict[str, Any]) -> None:
     with pytest.raises(BadRequest, match=f"{next(iter(field))}: a response of one turn has no environment"):
-        rl_request({**asked, **field})
-    assert rl_request({**asked, **field, "turns": 3}).turns == 3.0
+        tonnage.plan_rl(**FEW, **field)
+    assert tonnage.plan_rl(**FEW, **field, turns=3, count=2, accelerator="H100").request.turns == 3.0
 
 
 def test_no_processor_is_planned_for_training_unless_it_is_named() -> None:
-    plan = plan_rl(rl_request({"model": "llama-3.1-8b", "steps": 10, "response_tokens": 500, "count": 2}))
+    plan = tonnage.plan_rl(**FEW, count=2)
     assert plan.feasible and not any(option.case.accelerator.startswith("cpu-") for option in plan.options)
 
 
 def test_the_confidence_chooses_among_the_same_options() -> None:
-    asked = {"count": "", "deadline": "16 h"}
-    fields = {name: value for name, value in (FIELDS | asked).items() if value}
-    bold, sure = (
-        plan
-        for confidence in ("50 %", "95 %")
-        if isinstance(plan := answer("rl", {**fields, "confidence": confidence}, today=DAY), RlPlan)
-    )
+    bold, sure = (planned(count=None, deadline="16 h", confidence=confidence) for confidence in ("50 %", "95 %"))
     assert bold.options[0].chance >= 0.5 and sure.options[0].chance >= 0.95
     assert bold.options[0].cost.value < sure.options[0].cost.value
     assert bold.options[0].chance < 0.95 and "less sure" not in bold.cheaper_at_risk and sure.cheaper_at_risk
@@ -158,18 +137,18 @@ def test_the_confidence_chooses_among_the_same_options() -> None:
 
 
 def test_workers_that_start_with_requests_train_nothing() -> None:
-    workers = [one for one in catalog.offers() if one.provider == "runpod-serverless"]
-    assert {one.kind for one in workers if one.accelerator == "h100-sxm5-80gb"} == {"serverless worker"}
+    asked = ("catalog", "offers", "--provider", "runpod-serverless", "--accelerator", "H100", "--wide", "--limit", 0)
+    assert {row["kind"] for row in answered(*asked)["rows"]} == {"serverless worker"}
     assert not planned(count="1", provider="runpod-serverless", model="Qwen/Qwen3-0.6B").feasible
 
 
-def test_electricity_is_that_of_both_sides_and_of_waiting(shared: RlPlan, apart: RlPlan) -> None:
+def test_electricity_is_that_of_both_sides_and_of_waiting(shared: Any, apart: Any) -> None:
     """Accelerators work in their own phases and are idle in the others; the run pays for all of its time."""
+    idle = 0.15  # of the limit, as measured
     for plan in (shared, apart):
         for option in plan.options:
-            use, limit = option.energy, catalog.accelerator(option.case.accelerator).power_w
-            assert use is not None and limit is not None and option.kwh is not None
-            assert IDLE_DRAW * limit < use.board_w / option.accelerators < limit
+            use, limit = option.energy, tonnage.accelerator(option.case.accelerator).power_w
+            assert idle * limit < use.board_w / option.accelerators < limit
             assert option.kwh == pytest.approx(use.power_w * option.run.billed_s / 3.6e6)
             assert use.grams_per_kwh is None or option.kg_co2 == pytest.approx(option.kwh * use.grams_per_kwh / 1e3)
             assert "generation" in " ".join(use.sources) and "training" in " ".join(use.sources)

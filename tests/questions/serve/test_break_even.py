@@ -1,17 +1,12 @@
 """What would change a serving plan, checked by planning again on both sides of a flip (C11); by averages alone, for
 speed: the code is the same."""
 
-from datetime import date
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from tonnage.domain.plan import BreakEven, ServePlan
-from tonnage.questions.ask import answer
-from tonnage.questions.serve.plan import plan_serve
+import tonnage
 
-TODAY = date(2026, 11, 21)
 MARKET = "B200,B300,H100,H200,L40S"
 """Those that lead, or come to lead, of all that are rented."""
 ASKED: dict[str, Any] = {
@@ -25,29 +20,29 @@ ASKED: dict[str, Any] = {
 }
 
 
-def plan(**changes: Any) -> ServePlan:
-    made = answer("serve", {**ASKED, **changes}, today=TODAY)
-    assert isinstance(made, ServePlan) and made.options
+def plan(**changes: Any) -> Any:
+    made = tonnage.plan_serve(**ASKED | changes)
+    assert made.options
     return made
 
 
-def leader(made: ServePlan) -> str:
+def leader(made: Any) -> str:
     best = made.options[0].configuration
     return f"{best.accelerator} ({', '.join((best.precision.weights, *best.settings()))})"
 
 
-def part(made: ServePlan) -> str:
+def part(made: Any) -> str:
     """The leader without its settings, which are asked of the leading contenders alone."""
     best = made.options[0].configuration
     return f"{best.accelerator} ({best.precision.weights}"
 
 
-def flips_of(made: ServePlan, words: str) -> list[BreakEven]:
+def flips_of(made: Any, words: str) -> list[Any]:
     return [flip for flip in made.break_even if flip.input == words and "replicas are needed" not in flip.becomes]
 
 
 @pytest.fixture(scope="module")
-def now() -> ServePlan:
+def now() -> Any:
     return plan()
 
 
@@ -56,7 +51,7 @@ def now() -> ServePlan:
     [("mean rate above", "rate", "/s"), ("mean rate below", "rate", "/s"), ("peak over mean above", "peak_to_mean", ""),
      ("TTFT below", "ttft", " s"), ("TPOT below", "tpot", " s"), ("TPOT above", "tpot", " s")],
 )  # fmt: skip
-def test_the_whole_plan_agrees_on_both_sides_of_a_flip(now: ServePlan, words: str, field: str, unit: str) -> None:
+def test_the_whole_plan_agrees_on_both_sides_of_a_flip(now: Any, words: str, field: str, unit: str) -> None:
     found = flips_of(now, words)
     if not found:
         pytest.skip(f"no flip of '{words}' with these prices")
@@ -71,7 +66,7 @@ def test_the_whole_plan_agrees_on_both_sides_of_a_flip(now: ServePlan, words: st
         assert part(before) == part(now) and part(beyond) in flip.becomes
 
 
-def test_prices_traffic_lengths_and_objectives_are_all_looked_at(now: ServePlan) -> None:
+def test_prices_traffic_lengths_and_objectives_are_all_looked_at(now: Any) -> None:
     told = " ".join(flip.input for flip in now.break_even)
     assert "mean rate" in told and any(flip.unit == "USD/h" for flip in now.break_even)
     assert any(flip.unit == "s" for flip in now.break_even) and any(flip.unit == "tokens" for flip in now.break_even)
@@ -81,27 +76,8 @@ def test_prices_traffic_lengths_and_objectives_are_all_looked_at(now: ServePlan)
             assert flip.low <= flip.now <= flip.high
 
 
-def test_one_more_replica_is_needed_where_the_plan_says_so(now: ServePlan) -> None:
+def test_one_more_replica_is_needed_where_the_plan_says_so(now: Any) -> None:
     flip = next(flip for flip in now.break_even if "replicas are needed" in flip.becomes)
     name = now.options[0].configuration.accelerator
     below, above = (plan(accelerator=name, rate=f"{flip.value * f:.5g}/s").options[0].replicas for f in (0.99, 1.01))
     assert below == now.options[0].replicas and above == below + 1
-
-
-def test_longer_requests_change_the_answer_where_planning_again_says_so(now: ServePlan) -> None:
-    """Capacities between doublings are drawn on logarithms: the change lies within a tenth."""
-    found = flips_of(now, "tokens of a request above")
-    if not found:
-        pytest.skip("no flip with these prices")
-    share = found[0].value / (found[0].now or 1.0)
-    # Past the change the first option may lead again, with one replica more.
-    assert {leader(plan_at_lengths(now, share * beyond)) for beyond in (1.02, 1.1)} - {leader(now)}
-    assert part(plan_at_lengths(now, share / 1.1)) == part(now)
-
-
-def plan_at_lengths(made: ServePlan, share: float) -> ServePlan:
-    """The same traffic, all of whose lengths are that much longer: typed ones would all be alike, and queue less."""
-    lengths = made.request.lengths
-    names = ("prompt_tokens", "output_tokens", "prompt_p95", "output_p95")
-    longer = replace(lengths, **{name: getattr(lengths, name) * share for name in names})
-    return plan_serve(replace(made.request, lengths=longer), today=TODAY)

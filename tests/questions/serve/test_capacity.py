@@ -1,14 +1,20 @@
-"""What one replica takes moves as little as its step times do, and is what `simulate` finds for it."""
+"""What one replica takes, and how likely: little slower takes little less, and chances fall with the load."""
 
+from __future__ import annotations
+
+import math
 from datetime import date
 from functools import cache
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.core.error_model import chance_of
 from tonnage.core.sites import sites
 from tonnage.domain.plan import Configuration, SimulatedCapacity
 from tonnage.domain.requests.common import Slo
@@ -21,6 +27,7 @@ from tonnage.questions.serve.capacity_search import (
     draw_requests,
     search_capacity,
 )
+from tonnage.questions.serve.chance import Curve, Odds
 from tonnage.questions.serve.option import Candidate
 from tonnage.questions.serve.plan import _configurations, outcome_of
 from tonnage.questions.serve.question import serve_request
@@ -110,3 +117,90 @@ def test_other_requests_find_the_same() -> None:
         )
         assert found.low_per_s <= seen.found.high_per_s and seen.found.low_per_s <= found.high_per_s
         assert found.rate_per_s == pytest.approx(seen.found.rate_per_s, rel=0.06)
+
+
+LOADS = ("rate", "concurrency")
+
+
+@cache
+def candidate(load: str) -> tuple[Serve, Candidate]:
+    """The first configuration that serves a chat on one H100, its load as arrivals or as requests in flight."""
+    asked = serve_request(
+        {
+            "model": "meta-llama/Llama-3.1-8B-Instruct",
+            "traffic": "chat",
+            "accelerator": "H100",
+            "tpot": "40 ms",
+            **({"rate": "2/s"} if load == "rate" else {"concurrency": 16}),
+        }
+    )
+    site = sites(asked.filters, additions=catalog.NOTHING)[0][0]
+    model = resolve(asked.model)
+    tried = (one for one in _configurations(asked, model, site, startable=True) if isinstance(one, Configuration))
+    found = (outcome_of(asked, model, site=site, configuration=one) for one in tried)
+    return asked, next(one for one in found if isinstance(one, Candidate))
+
+
+def odds(load: str, **limits: float) -> Odds:
+    return Odds(candidate(load)[1].odds.curve, Slo(**limits))
+
+
+@pytest.mark.parametrize("load", LOADS)
+@given(
+    share=st.floats(1e-3, 1.2), more=st.floats(1.0, 3.0), ttft=st.floats(0.01, 5.0), tpot=st.floats(0.004, 0.2),
+    looser=st.floats(1.0, 3.0),
+)  # fmt: skip
+def test_more_load_and_tighter_limits_are_never_likelier(
+    load: str, share: float, more: float, ttft: float, tpot: float, looser: float
+) -> None:
+    own = odds(load, ttft_s=ttft, tpot_s=tpot)
+    here = own.chance(share * own.most)
+    assert 0.0 <= here <= 1.0
+    assert own.chance(more * share * own.most) <= here + 1e-9
+    assert odds(load, ttft_s=ttft * looser, tpot_s=tpot).chance(share * own.most) >= here - 1e-9
+    assert odds(load, tpot_s=tpot).chance(share * own.most) >= here - 1e-9
+
+
+@pytest.mark.parametrize("load", LOADS)
+@given(confidence=st.floats(0.05, 0.98), ttft=st.floats(0.02, 3.0), tpot=st.floats(0.006, 0.1))
+def test_the_capacity_has_the_confidence_and_little_more_load_has_not(
+    load: str, confidence: float, ttft: float, tpot: float
+) -> None:
+    own = odds(load, ttft_s=ttft, tpot_s=tpot)
+    able = own.capacity(confidence)
+    if not able:
+        assert own.chance(own.most * 1e-3) <= 1.0 and own.chance(math.exp(own.curve.loads[0])) < confidence
+        return
+    assert own.chance(able) >= confidence - 1e-9
+    assert able == pytest.approx(own.most) or own.chance(able * 1.01) < confidence
+    assert own.capacity(min(0.99, confidence + 0.1)) <= able * (1 + 1e-9)
+
+
+def test_a_number_in_flight_errs_as_its_latency_does() -> None:
+    asked, one = candidate("concurrency")
+    at = 16.0
+    steady = one.odds.curve
+    tpot = math.exp(_at(steady.loads, steady.latencies["tpot_s"], math.log(at)))
+    errors = one.replica.errors(one.replica.basis, load="steady")
+    assert asked.lengths.prompt_tokens * at / 8192 > 1.0  # of class steady
+    for x in (-0.7, 0.0, 0.4):
+        limit = tpot * errors.factor("tpot_s") ** x
+        assert odds("concurrency", tpot_s=limit).chance(at) == pytest.approx(chance_of(x), abs=1e-6)
+
+
+def _at(xs: list[float], ys: list[float], x: float) -> float:
+    i = next(i for i, each in enumerate(xs) if each >= x)
+    return ys[i - 1] + (x - xs[i - 1]) / (xs[i] - xs[i - 1]) * (ys[i] - ys[i - 1])
+
+
+def test_near_its_capacity_a_replica_is_less_likely_to_keep_up() -> None:
+    own = odds("rate", tpot_s=10.0)  # a limit that only overload breaks
+    assert own.chance(own.most * 0.3) > 0.99
+    assert own.chance(own.most) == pytest.approx(0.5, abs=0.01)
+    assert own.chance(own.most * 1.5) < 0.2
+
+
+def test_the_curve_is_the_replicas_own() -> None:
+    asked, one = candidate("rate")
+    again = Curve(replace(asked, rate_per_s=7.0), one.replica, state=one.state)
+    assert again.loads == one.odds.curve.loads and again.latencies == one.odds.curve.latencies

@@ -4,6 +4,8 @@ from datetime import date
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
+from tests.questions.serve.test_break_even import ASKED, flips_of, leader, part
 from tests.sweeps import FULL
 
 from tonnage import catalog
@@ -97,8 +99,6 @@ def test_a_number_of_clients_and_no_objective_are_simulated_too(chat: ServePlan)
 
 
 def test_burstier_arrivals_never_need_less() -> None:
-    from msgspec.structs import replace
-
     request = serve_request(
         {"model": "meta-llama/Llama-3.1-8B", "rate": "30/s", "accelerator": "H100", **LOADS["chat"]}
     )
@@ -107,3 +107,23 @@ def test_burstier_arrivals_never_need_less() -> None:
         bursty = replace(request, shape=replace(request.shape, dispersion=dispersion))
         costs.append(plan_serve(bursty, today=TODAY).options[0].bill.usd_per_hour)
     assert costs == sorted(costs) and costs[0] < costs[-1]
+
+
+def test_longer_requests_change_the_answer_where_planning_again_says_so() -> None:
+    """Capacities between doublings are drawn on logarithms: the change lies within a tenth."""
+    request = serve_request(ASKED)
+    now = plan_serve(request, today=TODAY)
+
+    def at_lengths(share: float) -> ServePlan:
+        """All lengths that much longer: typed ones would all be alike, and queue less."""
+        names = ("prompt_tokens", "output_tokens", "prompt_p95", "output_p95")
+        longer = replace(request.lengths, **{name: getattr(request.lengths, name) * share for name in names})
+        return plan_serve(replace(request, lengths=longer), today=TODAY)
+
+    found = flips_of(now, "tokens of a request above")
+    if not found:
+        pytest.skip("no flip with these prices")
+    share = found[0].value / (found[0].now or 1.0)
+    # Past the change the first option may lead again, with one replica more.
+    assert {leader(at_lengths(share * beyond)) for beyond in (1.02, 1.1)} - {leader(now)}
+    assert part(at_lengths(share / 1.1)) == part(now)

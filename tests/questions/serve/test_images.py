@@ -2,49 +2,44 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
-from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.command import told
 
-from tonnage.domain.plan import PoolWorkers, ServeOption, ServePlan
+import tonnage
 from tonnage.errors import BadRequest
-from tonnage.questions.answers import blocks_of, charts_of
-from tonnage.questions.launchable import launchable_option
-from tonnage.questions.serve.plan import plan_serve
-from tonnage.questions.serve.question import serve_request
-from tonnage.report.html import markdown
 
-TODAY = date(2026, 11, 23)
 ASKED = {
     "model": "Qwen/Qwen2.5-VL-72B-Instruct", "rate": "4/s", "images": 4, "image_size": "1024x1024", "ttft": "2 s",
     "tpot": "60 ms", "accelerator": "H100", "precision": "fp8", "quick": True,
 }  # fmt: skip
 
 
-def plan(**changes: Any) -> ServePlan:
-    given = {name: value for name, value in {**ASKED, **changes}.items() if value is not None}
-    return plan_serve(serve_request(given), today=TODAY)
+def plan(**changes: Any) -> Any:
+    return tonnage.plan_serve(**ASKED | changes)
 
 
 @pytest.fixture(scope="module")
-def large() -> ServePlan:
+def large() -> Any:
     return plan()
 
 
-def test_tokens_of_images_are_part_of_the_prompt() -> None:
-    text = serve_request({**{k: v for k, v in ASKED.items() if not k.startswith("image")}}).lengths
-    seen = serve_request(ASKED).lengths
+def test_tokens_of_images_are_part_of_the_prompt(large: Any) -> None:
+    text, seen = plan(images=None, image_size=None).request.lengths, large.request.lengths
     assert seen.prompt_tokens == text.prompt_tokens + 4 * 1369
-    assert seen.images is not None and (seen.images.patches, seen.images.tokens) == (74.0**2, 1369.0)
+    assert (seen.images.patches, seen.images.tokens) == (74.0**2, 1369.0)
 
 
-def test_both_ways_on_the_ranks_are_options_and_whole_images_lead(large: ServePlan) -> None:
+def test_both_ways_on_the_ranks_are_options_and_whole_images_lead(large: Any) -> None:
     """Of every size that both are options of: which sizes these are follows from the predictions."""
     first = large.options[0]
     assert first.configuration.engine.mm_encoder_tp_mode == "data" and first.configuration.layout.tp > 1
-    sizes: dict[int, dict[str | None, ServeOption]] = {}
+    sizes: dict[int, dict[str | None, Any]] = {}
     for option in large.options:
         if option.configuration.pools is None:
             own = sizes.setdefault(option.configuration.layout.tp, {})
@@ -56,7 +51,7 @@ def test_both_ways_on_the_ranks_are_options_and_whole_images_lead(large: ServePl
         assert own["data"].capacity.ttft_mean_s < own[None].capacity.ttft_mean_s
 
 
-def test_every_place_is_priced_and_told(large: ServePlan) -> None:
+def test_every_place_is_priced_and_told(large: Any) -> None:
     found = large.images
     assert found is not None and [way.configuration for way in found.ways][1].endswith("encoder-dp")
     divided, dealt, split, together, _ = found.ways
@@ -69,11 +64,11 @@ def test_every_place_is_priced_and_told(large: ServePlan) -> None:
         assert way.accelerators == encode + tp * sum(others)
     # Encoders of their own take the encoder out of the steps, so that a unit takes more than a replica.
     assert divided.rate_per_s < dealt.rate_per_s < together.rate_per_s
-    told = markdown(blocks_of(large))
-    assert "Where images are encoded" in told and found.sentence in told
+    page = html.unescape(re.sub(r"<[^>]+>", "", large._repr_html_()))
+    assert "Where images are encoded" in page and found.sentence in page
 
 
-def test_a_small_model_may_rank_units_with_encoders_and_pictures_show_the_places() -> None:
+def test_a_small_model_may_rank_units_with_encoders_and_pictures_show_the_places(tmp_path: Path) -> None:
     small = plan(model="google/gemma-3-4b-it", images=8, rate="24/s", ttft="350 ms", tpot="15 ms")
     units = [o for o in small.options if (pools := o.configuration.pools) is not None and pools.encode]
     assert units, [o.configuration.label() for o in small.options]
@@ -81,12 +76,16 @@ def test_a_small_model_may_rank_units_with_encoders_and_pictures_show_the_places
     pools = first.configuration.pools
     assert pools is not None
     assert first.accelerators == first.replicas * (pools.encode + pools.prefill + pools.decode)
+    name = f"{pools.encode}E" + (f"{pools.prefill}P{pools.decode}D" if pools.prefill else f"{pools.decode}PD")
+    assert name in first.configuration.settings()
     plain = {o.configuration.layout.tp: o for o in small.options if o.configuration.pools is None}
     same = plain.get(first.configuration.layout.tp)
     assert same is None or first.bill.usd_per_hour < same.bill.usd_per_hour
-    assert "images" in [chart.name for chart in charts_of(small)]
-    with pytest.raises(BadRequest, match="--mm-encoder-only"):
-        launchable_option(small, rank=small.options.index(first) + 1)
+    assert "images" in [chart.name for chart in tonnage.charts(small)]
+    (tmp_path / "plan.json").write_text(json.dumps(tonnage.to_dict(small)))
+    rank = small.options.index(first) + 1
+    refused = told("export", tmp_path / "plan.json", "--to", "vllm", "--option", rank, "-o", tmp_path / "files")
+    assert refused.exit_code == 2 and "--mm-encoder-only" in " ".join(refused.output.split())
 
 
 def test_images_found_again_cost_less() -> None:
@@ -113,8 +112,3 @@ def test_images_found_again_cost_less() -> None:
 def test_what_images_cannot_be_is_said_in_a_sentence(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(BadRequest, match=said):
         plan(**changes)
-
-
-def test_units_are_named_as_the_field_names_them() -> None:
-    labels = [PoolWorkers(prefill=p, decode=d, encode=e).label for e, p, d in ((0, 1, 3), (1, 0, 2), (2, 1, 3))]
-    assert labels == ["1P3D", "1E2PD", "2E1P3D"]

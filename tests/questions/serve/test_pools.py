@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from datetime import date
+import json
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from tests.command import told
 
-from tonnage.domain.plan import ServePlan
+import tonnage
 from tonnage.errors import BadRequest
-from tonnage.questions.explain.explain import explain_plan
-from tonnage.questions.launchable import launchable_option
-from tonnage.questions.serve.plan import plan_serve
-from tonnage.questions.serve.question import serve_request
-
-TODAY = date(2026, 11, 21)
 
 
 @cache
-def plan(**changes: Any) -> ServePlan:
+def plan(**changes: Any) -> Any:
     given = {
         "model": "meta-llama/Llama-3.1-70B-Instruct", "rate": "6/s", "accelerator": "H200", "traffic": "summarise",
         "ttft": "2 s", "tpot": "40 ms", "pools": True, **changes,
     }  # fmt: skip
-    return plan_serve(serve_request({k: v for k, v in given.items() if v is not None}), today=TODAY)
+    return tonnage.plan_serve(**given)
 
 
 @pytest.fixture(scope="module")
-def found() -> ServePlan:
+def found() -> Any:
     return plan()
 
 
-def test_a_fleet_of_pools_carries_the_load_within_the_objectives(found: ServePlan) -> None:
+def test_a_fleet_of_pools_carries_the_load_within_the_objectives(found: Any) -> None:
     pools = found.pools
     assert pools is not None
     assert pools.ttft_s <= 2.0 and pools.tpot_s <= 0.04
@@ -43,13 +40,13 @@ def test_a_fleet_of_pools_carries_the_load_within_the_objectives(found: ServePla
     assert pools.saves == pytest.approx(1 - pools.bill.usd_per_hour / found.options[0].bill.usd_per_hour)
 
 
-def test_long_prompts_and_tight_answers_are_what_pools_are_for(found: ServePlan) -> None:
+def test_long_prompts_and_tight_answers_are_what_pools_are_for(found: Any) -> None:
     assert found.pools is not None
     assert found.pools.rate_per_s > found.pools.together_per_s > 0
     assert "Disaggregated (" in found.sentence or found.pools.saves < 0.01
 
 
-def test_caches_move_inside_an_instance_where_the_unit_fits_into_one(found: ServePlan) -> None:
+def test_caches_move_inside_an_instance_where_the_unit_fits_into_one(found: Any) -> None:
     pools = found.pools
     assert pools is not None
     ranks = (pools.prefill_workers + pools.decode_workers) * pools.configuration.layout.ranks
@@ -57,7 +54,7 @@ def test_caches_move_inside_an_instance_where_the_unit_fits_into_one(found: Serv
     assert ("network" in pools.sentence) == pools.leaves_node
 
 
-def test_what_a_pooled_plan_counts_are_units(found: ServePlan) -> None:
+def test_what_a_pooled_plan_counts_are_units(found: Any) -> None:
     best = found.options[0]
     flip = next(one for one in found.break_even if one.input == "mean rate above")
     said = "units of pools" if best.configuration.pools else "replicas"
@@ -97,18 +94,18 @@ def test_where_latency_does_not_bind_nothing_is_kept_apart() -> None:
     assert all(option.configuration.pools is None for option in easy.options)
 
 
-def test_what_is_exported_starts_both_kinds_of_workers() -> None:
-    found, option = launchable_option(plan(**TIGHT, quick=True))
-    split = found.options[0].configuration.pools
-    assert split is not None
-    units = found.options[0].replicas
-    assert found.model["pools"] == {"prefill_workers": units * split.prefill, "decode_workers": units * split.decode}
-    assert option.replicas == units * (split.prefill + split.decode)
+def test_what_is_exported_starts_both_kinds_of_workers(tmp_path: Path) -> None:
+    made = plan(**TIGHT, quick=True)
+    (tmp_path / "plan.json").write_text(json.dumps(tonnage.to_dict(made)))
+    assert told("export", tmp_path / "plan.json", "--to", "llm-d", "-o", tmp_path).exit_code == 0
+    values = yaml.safe_load((tmp_path / "values.yaml").read_text())
+    units, split = made.options[0].replicas, made.options[0].configuration.pools
+    assert values["prefill"]["replicas"] == units * split.prefill
+    assert values["decode"]["replicas"] == units * split.decode
 
 
 def test_a_unit_can_be_opened() -> None:
-    opened = explain_plan(plan(**TIGHT, quick=True), rank=1)
-    assert opened is not None
+    opened = tonnage.explain(plan(**TIGHT, quick=True))
     assert {node.name for node in opened.numbers} >= {"TTFT", "TPOT"}, opened.notes
 
 

@@ -1,19 +1,12 @@
 """Settings besides layout and weights are tried where they may win, and never chosen for nothing."""
 
-from datetime import date
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from tonnage.catalog.hub.resolve import resolve
-from tonnage.domain.plan import ServePlan
+import tonnage
 from tonnage.errors import BadRequest
-from tonnage.questions.serve.plan import plan_serve
-from tonnage.questions.serve.question import serve_request
-from tonnage.questions.serve.variations import Variations
 
-TODAY = date(2026, 11, 22)
 R1 = {
     "model": "deepseek-ai/DeepSeek-R1",
     "traffic": "chat",
@@ -25,17 +18,17 @@ R1 = {
 }
 
 
-def plan(**changes: Any) -> ServePlan:
-    return plan_serve(serve_request({**R1, **changes}), today=TODAY)
+def plan(**changes: Any) -> Any:
+    return tonnage.plan_serve(**R1 | changes)
 
 
 @pytest.fixture(scope="module")
-def drafting() -> ServePlan:
+def drafting() -> Any:
     return plan()
 
 
 def test_drafting_by_own_layers_is_ranked_at_the_low_end_of_what_is_published(
-    drafting: ServePlan,
+    drafting: Any,
 ) -> None:
     best = drafting.options[0].configuration
     assert (best.engine.speculative_tokens, best.engine.speculative_acceptance) == (1, 0.85)
@@ -43,7 +36,7 @@ def test_drafting_by_own_layers_is_ranked_at_the_low_end_of_what_is_published(
     assert any("85% to 90%" in said and "arXiv 2412.19437" in said for said in drafting.provenance.assumed)
 
 
-def test_less_that_is_kept_of_drafts_costs_no_less(drafting: ServePlan) -> None:
+def test_less_that_is_kept_of_drafts_costs_no_less(drafting: Any) -> None:
     usual = drafting.options[0].bill.usd_per_hour
     costs = [plan(draft_acceptance=share).options[0].bill.usd_per_hour for share in ("5 %", "50 %", "95 %")]
     assert costs == sorted(costs, reverse=True) and costs[-1] <= usual < costs[0]
@@ -54,7 +47,7 @@ def test_a_model_without_layers_to_draft_with_is_told_so() -> None:
         plan(model="Qwen/Qwen2.5-7B", draft_acceptance="70 %")
 
 
-def test_a_variation_costs_less_than_the_same_without_it(drafting: ServePlan) -> None:
+def test_a_variation_costs_less_than_the_same_without_it(drafting: Any) -> None:
     plain = {
         (o.configuration.layout, o.configuration.precision.weights): o.bill.usd_per_hour
         for o in drafting.options
@@ -67,11 +60,14 @@ def test_a_variation_costs_less_than_the_same_without_it(drafting: ServePlan) ->
 
 
 def test_a_cache_in_fp8_needs_a_quality_that_passes_the_floor_and_no_format_of_the_users() -> None:
-    request = serve_request(R1)
-    model = resolve(request.model)
-    assert Variations(request, model).fp8_cache
-    assert not Variations(replace(request, kv_precision="bf16"), model).fp8_cache
-    assert not Variations(replace(request, quality_floor=0.99), model).fp8_cache
+    asked = {"model": "meta-llama/Llama-3.1-8B", "traffic": "summarise", "rate": "20/s", "accelerator": "L4"}
+
+    def caches(**fields: str) -> set[str]:
+        options = tonnage.plan_serve(**asked, tpot="100 ms", quick=True, **fields).options
+        return {option.configuration.precision.kv for option in options}
+
+    assert "fp8" in caches()
+    assert caches(kv_precision="bf16") == {"bf16"} and "fp8" not in caches(quality="99.9 %")
 
 
 def test_hits_that_are_stated_leave_less_to_compute() -> None:

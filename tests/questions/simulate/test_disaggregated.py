@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.command import told as command
 
-from tonnage.domain.simulate import Simulated
+import tonnage
 from tonnage.errors import BadRequest
-from tonnage.questions.simulate.simulate import simulate, simulation_of
 
 ONE = {"tp": 1}
 SPLIT = {"prefill_workers": 1, "prefill": ONE, "decode_workers": 1, "decode": ONE}
@@ -20,8 +23,8 @@ CASE: dict[str, Any] = {
 }
 
 
-def told(**changes: Any) -> Simulated:
-    return simulate(simulation_of({**CASE, **changes}))
+def told(**changes: Any) -> Any:
+    return tonnage.simulate(**CASE | changes)
 
 
 def test_answers_do_not_wait_for_prompts_of_others() -> None:
@@ -34,32 +37,33 @@ def test_answers_do_not_wait_for_prompts_of_others() -> None:
 
 
 def test_moving_the_cache_takes_longer_for_longer_prompts() -> None:
-    runs: list[Any] = []
     lengths = {"rate": "0.01/s", "requests": "20", "output_tokens": "2", "process": "even"}
-    for prompt in ("1k", "8k"):
-        simulate(simulation_of({**CASE, "traffic": {**lengths, "prompt_tokens": prompt}}), keep=runs.append)
-    short, long = ((run.first_s - run.started_s).mean() for run in runs)
+    short, long = (told(traffic={**lengths, "prompt_tokens": prompt}).ttft_s.mean for prompt in ("1k", "8k"))
     kept = 8_000 * 2 * 32 * 8 * 128 * 2  # tokens, keys and values, layers, heads, elements, bytes
     assert long - short > 0.5 * 7 / 8 * kept / 400e9
     assert long < 1.0
 
 
-def test_clients_wait_for_their_answers() -> None:
-    runs: list[Any] = []
-    traffic = {"profile": "chat", "concurrency": "8", "requests": "200"}
-    found = simulate(simulation_of({**CASE, "traffic": traffic}), keep=runs.append)
-    assert found.requests == 200 and found.requests_per_s is not None and found.e2e_s is not None
-    begins, ends = sorted(runs[0].requests.sent_s), sorted(runs[0].last_s)
+CLIENTS = {**CASE, "traffic": {"profile": "chat", "concurrency": "8", "requests": "200"}}
+
+
+def test_clients_wait_for_their_answers(tmp_path: Path) -> None:
+    done = command("simulate", "-", "--json", "--requests", tmp_path / "rows.csv", given=CLIENTS)
+    assert done.exit_code == 0, done.output
+    with (tmp_path / "rows.csv").open(encoding="utf-8", newline="") as file:
+        rows = [(float(row["sent_s"]), float(row["e2e_s"])) for row in csv.DictReader(file)]
+    assert json.loads(done.stdout)["requests"] == len(rows) == 200
+    begins, ends = sorted(sent for sent, _ in rows), sorted(sent + stay for sent, stay in rows)
     assert begins[:8] == [0.0] * 8
     assert begins[8:] == pytest.approx(ends[: 200 - 8])
 
 
-def test_a_part_of_a_run_of_clients_says_so() -> None:
+def test_a_part_of_a_run_of_clients_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(_handed: int, _all: int) -> None:
         raise KeyboardInterrupt
 
-    traffic = {"profile": "chat", "concurrency": "8", "requests": "200"}
-    assert simulate(simulation_of({**CASE, "traffic": traffic}), watch=stop).partial
+    monkeypatch.setattr("tonnage.cli.simulate.watch_bar", lambda: stop)
+    assert json.loads(command("simulate", "-", "--json", given=CLIENTS).stdout)["partial"] is True
 
 
 @pytest.mark.parametrize(

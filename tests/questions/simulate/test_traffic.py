@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+import csv
+import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from tests.command import told
 
-from tonnage.catalog.traffic import shape
-from tonnage.domain.simulate import Simulated, SimulationTraffic
+import tonnage
 from tonnage.errors import BadRequest, TonnageError
-from tonnage.questions.simulate.simulate import simulate, simulation_of
-from tonnage.questions.simulate.traffic import traffic_of
-from tonnage.simulation.sessions import replay_hits
 
 
-@pytest.mark.parametrize(("name", "hours"), [("consumer", 24), ("assistant-week", 168)])
-def test_named_shapes_bring_so_many_by_the_hour(name: str, hours: int) -> None:
-    asked = SimulationTraffic(
-        prompt_tokens=10, output_tokens=10, rate_per_s=400 / 3600, shape=name, process="even", num_requests=400 * hours
-    )
-    found = traffic_of(asked)
-    sent = found.requests.sent_s
-    counts, _ = np.histogram(sent, np.arange(hours + 1) * 3600.0)
-    wanted = np.array(shape(name).hours)
-    assert np.allclose(counts / counts.mean(), wanted / wanted.mean(), atol=0.02)
-    assert shape(name).source in found.notes[-1]
+@pytest.mark.parametrize(
+    ("name", "hours", "source"),
+    [
+        ("consumer", 24, "ServeGen, 10-minute request rates of language/m-small, 14 days"),
+        ("assistant-week", 168, "ServeGen, 10-minute request rates of language/m-large, mean of 2 weeks"),
+    ],
+)
+def test_named_shapes_bring_so_many_by_the_hour(name: str, hours: int, source: str, tmp_path: Path) -> None:
+    traffic = {"prompt_tokens": 10, "output_tokens": 10, "rate": f"{400 / 3600}/s", "shape": name, "process": "even",
+               "requests": 400 * hours}  # fmt: skip
+    case = {"model": "meta-llama/Llama-3.2-1B", "accelerator": "H100", "traffic": traffic}
+    done = told("simulate", "-", "--json", "--requests", tmp_path / "rows.csv", given=case)
+    with (tmp_path / "rows.csv").open(encoding="utf-8", newline="") as file:
+        counts = Counter(int(float(row["sent_s"]) // 3600) for row in csv.DictReader(file))
+    plan = tonnage.plan_serve("1B", rate="1/s", prompt_tokens=10, output_tokens=10, day=name, accelerator="H100",
+                              quick=True)  # fmt: skip
+    wanted = plan.request.shape.hours
+    mean = sum(wanted) / len(wanted)
+    assert [counts[hour] / 400 for hour in range(hours)] == pytest.approx([each / mean for each in wanted], abs=0.02)
+    assert any("rate by the hour as" in told and source in told for told in json.loads(done.stdout)["assumed"])
 
 
 @pytest.mark.parametrize(
@@ -41,7 +49,7 @@ def test_shapes_that_contradict_the_rest(changes: dict[str, Any], named: str) ->
     traffic = {"profile": "chat", "rate": "1/s", **changes}
     fields = {"model": "8B", "accelerator": "L4", "traffic": {k: v for k, v in traffic.items() if v is not None}}
     with pytest.raises(TonnageError, match=named):
-        simulate(simulation_of(fields))
+        tonnage.simulate(**fields)
 
 
 @pytest.mark.parametrize(
@@ -55,18 +63,21 @@ def test_shapes_that_contradict_the_rest(changes: dict[str, Any], named: str) ->
 def test_lengths_of_nothing_and_rates_beyond_the_clock(changes: dict[str, Any], named: str) -> None:
     fields = {"model": "8B", "accelerator": "L4", "traffic": {"rate": "1/s", **changes}}
     with pytest.raises(BadRequest, match=named):
-        simulate(simulation_of(fields))
+        tonnage.simulate(**fields)
 
 
 def test_a_log_says_how_many_of_its_requests_had_nothing_to_read_or_say(tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
     log.write_text("timestamp,prompt_tokens,output_tokens\n1,0,10\n2,100,0\n3,100,10\n")
-    found = traffic_of(SimulationTraffic(trace=str(log)))
-    assert found.requests.prompt.tolist() == [1, 100, 100] and found.requests.output.tolist() == [10, 1, 10]
-    assert "2 without a prompt or an answer count as one token of it" in found.notes
+    case = {"model": "8B", "accelerator": "L4", "traffic": {"trace": str(log)}}
+    done = told("simulate", "-", "--json", "--requests", tmp_path / "rows.csv", given=case)
+    with (tmp_path / "rows.csv").open(encoding="utf-8", newline="") as file:
+        lengths = [(row["prompt_tokens"], row["output_tokens"]) for row in csv.DictReader(file)]
+    assert lengths == [("1", "10"), ("100", "1"), ("100", "10")]
+    assert "2 without a prompt or an answer count as one token of it" in json.loads(done.stdout)["assumed"]
 
 
-def started(**scaling: Any) -> Simulated:
+def started(**scaling: Any) -> Any:
     traffic = {
         "profile": "chat",
         "rate": "0.2/s",
@@ -82,7 +93,7 @@ def started(**scaling: Any) -> Simulated:
         "replicas": 2,
         "scaling": {"in_flight": 16, "fewest": 0, "keep": "5 min", **scaling},
     }
-    return simulate(simulation_of(fields))
+    return tonnage.simulate(**fields)
 
 
 def test_a_start_is_the_machine_the_weights_and_the_warm_up_unless_given() -> None:
@@ -109,9 +120,7 @@ def test_a_pipeline_passes_a_prompt_from_stage_to_stage() -> None:
             "precision": {"weights": "fp8", "kv": "fp8"},
             "traffic": traffic,
         }
-        found = simulate(simulation_of(fields))
-        assert found.ttft_s is not None
-        return found.ttft_s.mean
+        return float(tonnage.simulate(**fields).ttft_s.mean)
 
     one, two, split = first({"tp": 1}), first({"tp": 1, "pp": 2}), first({"tp": 2})
     assert two == pytest.approx(one, rel=0.15)
@@ -119,7 +128,7 @@ def test_a_pipeline_passes_a_prompt_from_stage_to_stage() -> None:
 
 
 def test_what_was_preempted_is_found_again_under_a_prefix_cache() -> None:
-    def seen(caching: bool) -> Simulated:
+    def seen(caching: bool) -> Any:
         traffic = {"prompt_tokens": "1k", "output_tokens": "3k", "rate": "2/s", "requests": "300"}
         fields = {
             "model": "meta-llama/Llama-3.1-8B-Instruct",
@@ -127,19 +136,10 @@ def test_what_was_preempted_is_found_again_under_a_prefix_cache() -> None:
             "traffic": traffic,
             "engine_options": {"prefix_caching": caching, "max_model_len": 8192},
         }
-        return simulate(simulation_of(fields))
+        return tonnage.simulate(**fields)
 
     kept, again = seen(True), seen(False)
     assert again.preemptions > 100 and kept.preemptions > 100
     assert again.cached_share == 0.0 and kept.cached_share is not None and kept.cached_share > 0.02
     assert kept.span_s is not None and again.span_s is not None and kept.span_s < again.span_s
     assert kept.requests == again.requests == 300
-
-
-def test_turns_of_sessions_share_the_names_of_what_they_keep() -> None:
-    found = traffic_of(SimulationTraffic(profile="agent", rate_per_s=4.0, num_requests=3000)).requests
-    again = replay_hits(found, block_tokens=128, blocks=200_000).sum() / found.prompt.sum()
-    assert again == pytest.approx(0.58, abs=0.06)
-    assert (np.diff(found.offsets) == found.prompt // 128).all()
-    none = traffic_of(SimulationTraffic(profile="agent", rate_per_s=4.0, num_requests=3000, reuse=False)).requests
-    assert len(none.offsets) == 1

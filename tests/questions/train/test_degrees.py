@@ -1,52 +1,41 @@
 """Degrees against what they split: heads, layers, experts."""
 
+from typing import Any
+
 import pytest
 
-from tonnage import catalog
-from tonnage.domain.case import TrainCase, TrainCaseLayout
+import tonnage
 from tonnage.errors import BadRequest, UnknownName
-from tonnage.questions.train.setup import check_degrees
 
-LLAMA = catalog.model("meta-llama/Meta-Llama-3.1-8B")
-MIXTRAL = catalog.model("mistralai/Mixtral-8x7B-v0.1")
+LLAMA, LARGE, MIXTRAL = "meta-llama/Meta-Llama-3.1-8B", "meta-llama/Meta-Llama-3.1-405B", "mistralai/Mixtral-8x7B-v0.1"
 
 
-def case(model: str, **layout: object) -> TrainCase:
-    return TrainCase(
-        model=model,
-        accelerator="h100-sxm5-80gb",
-        count=64,
-        seq_len=4096,
-        layout=TrainCaseLayout(**layout),  # type: ignore[arg-type]
-    )
+def predicted(model: str, count: int = 64, **layout: object) -> Any:
+    case = {"model": model, "accelerator": "h100-sxm5-80gb", "count": count, "seq_len": 4096, "layout": layout}
+    return tonnage.predict({"kind": "train", **case})
 
 
 @pytest.mark.parametrize(
-    ("layout", "sentence"),
+    ("model", "layout", "sentence"),
     [
-        ({"tp": 3}, "3 does not divide the 32 attention heads"),
-        ({"tp": 64}, "64 does not divide"),
-        ({"pp": 64}, "64 stages are more than the 32 layers"),
-        ({"pp": 8, "vpp": 8}, "8 x 8 virtual stages"),
-        ({"ep": 8}, "has no experts"),
+        (LLAMA, {"tp": 3}, "3 does not divide the 32 attention heads"),
+        (LLAMA, {"tp": 64}, "64 does not divide"),
+        (LLAMA, {"pp": 64}, "64 stages are more than the 32 layers"),
+        (LLAMA, {"pp": 8, "vpp": 8}, "8 x 8 virtual stages"),
+        (LLAMA, {"ep": 8}, "has no experts"),
+        (MIXTRAL, {"ep": 3}, "3 does not divide the 8 experts"),
+        (LLAMA, {"sharding": "zero9"}, "zero3"),
     ],
 )
-def test_what_cannot_be_split_is_said(layout: dict[str, object], sentence: str) -> None:
-    with pytest.raises(BadRequest, match=sentence):
-        check_degrees(case(LLAMA.id, **layout), LLAMA)
+def test_what_cannot_be_split_is_said(model: str, layout: dict[str, object], sentence: str) -> None:
+    with pytest.raises(UnknownName if "sharding" in layout else BadRequest, match=sentence):
+        predicted(model, **layout)
 
 
 def test_experts_go_to_ranks_in_whole_numbers() -> None:
-    check_degrees(case(MIXTRAL.id, ep=8), MIXTRAL)
-    with pytest.raises(BadRequest, match="3 does not divide the 8 experts"):
-        check_degrees(case(MIXTRAL.id, ep=3), MIXTRAL)
+    assert predicted(MIXTRAL, ep=8).layout["ep"] == 8
 
 
 def test_embedding_and_head_may_be_stages() -> None:
-    large = catalog.model("meta-llama/Meta-Llama-3.1-405B")
-    check_degrees(case(large.id, pp=16, vpp=8), large)
-
-
-def test_a_sharding_that_nobody_knows_names_the_known_ones() -> None:
-    with pytest.raises(UnknownName, match="zero3"):
-        check_degrees(case(LLAMA.id, sharding="zero9"), LLAMA)
+    stages = predicted(LARGE, count=128, pp=16, vpp=8).layout
+    assert (stages["pp"], stages["vpp"]) == (16, 8)

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 import tonnage
-from tonnage.domain.plan import LoadPoint
-from tonnage.domain.requests.common import Slo
-from tonnage.questions.answers import charts_of
-from tonnage.questions.serve.charts import load_chart
-from tonnage.report.charts.chart import specification
-from tonnage.report.charts.options import Axis, Point, options_chart
 
 
 def test_cameras_have_their_pictures() -> None:
     plan = tonnage.plan_infer("ultralytics/yolov8m", streams="20", fps="25", latency="200 ms")
-    frontier, memory = charts_of(plan)
+    frontier, memory = tonnage.charts(plan)
     assert (frontier.name, memory.name) == ("frontier", "memory")
     assert "past the limit" in frontier.says and len(frontier.rows) > 5
-    assert "Plan" not in repr(specification(frontier))
+    assert "Plan" not in repr(frontier.vega("light"))
 
 
 def test_a_fleet_shows_every_hour_and_its_whole_bill() -> None:
     workload = {"name": "chat", "model": "8B", "rate": "2/s", "traffic": "chat", "day": "consumer"}
     plan = tonnage.plan_fleet(workloads=[workload], provider="gcp", accelerator="L4", quick=True)
-    hours, bill = charts_of(plan)
+    hours, bill = tonnage.charts(plan)
     drawn = hours.body["data"]["values"]
     for one in plan.instances:
         stands = sum(value["count"] for value in drawn if one.instance_type in value["instance"])
@@ -39,7 +34,7 @@ def test_a_fleet_shows_every_hour_and_its_whole_bill() -> None:
 
 def test_latency_against_load_rises_and_marks_a_knee_only_below_the_largest_rate_tried() -> None:
     plan = tonnage.plan_serve("8B", rate="3/s", traffic="chat", ttft="1 s", tpot="50 ms", accelerator="L40S")
-    (load,) = [chart for chart in charts_of(plan) if chart.name == "load"]
+    (load,) = [chart for chart in tonnage.charts(plan) if chart.name == "load"]
     seen = plan.options[0].capacity.simulated
     assert seen is not None and [point.rate_per_s for point in seen.tried] == sorted(p.rate_per_s for p in seen.tried)
     assert all(p50 <= p95 <= p99 for p50, p95, p99 in (point.ttft_s for point in seen.tried))
@@ -52,20 +47,30 @@ def test_latency_against_load_rises_and_marks_a_knee_only_below_the_largest_rate
     assert seen.simulations >= len(seen.tried)
 
     def marked(knee_per_s: float) -> list[dict[str, Any]]:
-        chart = load_chart(seen.tried, slo=plan.request.slo, knee_per_s=knee_per_s, most_per_s=seen.low_per_s)
-        assert chart is not None
+        replace = msgspec.structs.replace
+        first = plan.options[0]
+        moved = replace(first, capacity=replace(first.capacity, simulated=replace(seen, knee_per_s=knee_per_s)))
+        charts = tonnage.charts(replace(plan, options=(moved, *plan.options[1:])))
+        (chart,) = (chart for chart in charts if chart.name == "load")
         return [layer for layer in chart.body["layer"] if layer["mark"].get("type") == "text"]
 
     last = seen.tried[-1].rate_per_s
-    assert [layer["data"]["values"][0]["mark"] for layer in marked(last)] == [f"most {seen.low_per_s:.3g}/s"]
-    lower, higher = marked(0.99 * last)
+    own, most = (layer["data"]["values"][0]["mark"] for layer in marked(last))
+    assert own.startswith("your load 3") and most == f"most {seen.low_per_s:.3g}/s"
+    *_, higher = layers = marked(0.99 * last)
     assert higher["data"]["values"][0]["mark"] == f"knee {0.99 * last:.3g}/s"
-    assert lower["mark"]["y"] != higher["mark"]["y"]  # each name on a line of its own
+    assert len({layer["mark"]["y"] for layer in layers}) == 3  # each name on a line of its own
+    # The asked load is ringed on the curve that it leads to.
+    assert "rings" in load.says
+    dashed, ringed = (layer for layer in load.body["layer"] if layer.get("data", {}).get("values", [{}])[0].get("p95"))
+    asked = 3.0 / plan.options[0].replicas
+    assert {(row["latency"], row["rate"]) for row in ringed["data"]["values"]} == {("TTFT", asked), ("TPOT", asked)}
+    assert asked in {row["rate"] for row in dashed["data"]["values"]}
 
 
 def test_requests_in_flight_become_a_rate_on_the_curve() -> None:
     plan = tonnage.plan_serve("8B", concurrency="32", traffic="chat", ttft="1 s", tpot="50 ms", accelerator="L40S")
-    (load,) = [chart for chart in charts_of(plan) if chart.name == "load"]
+    (load,) = [chart for chart in tonnage.charts(plan) if chart.name == "load"]
     best = plan.options[0]
     (own,) = {
         row["rate"]
@@ -78,20 +83,17 @@ def test_requests_in_flight_become_a_rate_on_the_curve() -> None:
     assert own * stay_s == pytest.approx(best.capacity.concurrency)
 
 
-def test_times_far_apart_stand_on_a_logarithmic_axis_that_holds_them() -> None:
-    def drawn(times: tuple[float, ...]) -> dict[str, Any]:
-        points = [
-            Point(f"{n} x A", time, 0.9 * time, 1.1 * time, 10.0 + n, "derived", n) for n, time in enumerate(times, 1)
-        ]
-        chart = options_chart(points, time=Axis("time", "h"), money=Axis("Cost", "USD of the job"))
-        assert chart is not None
-        return next(layer["encoding"]["x"] for layer in chart.body["layer"] if "x" in layer.get("encoding", {}))
-
-    assert "type" not in drawn((1.0, 2.0))["scale"]
-    wide = drawn((0.5, 2.0, 20.0))
-    low, high = wide["scale"]["domain"]
-    assert wide["scale"]["type"] == "log" and low < 0.45 and high > 20.0
-    assert all(low <= tick <= high for tick in wide["axis"]["values"]) and len(wide["axis"]["values"]) >= 3
+@pytest.mark.parametrize(("deadline", "scale"), [("8 h", "linear"), ("400 days", "log")])
+def test_times_far_apart_stand_on_a_logarithmic_axis_that_holds_them(deadline: str, scale: str) -> None:
+    asked = {"items": "20M", "prompt_tokens": "800", "output_tokens": "150", "deadline": deadline}
+    plan = tonnage.plan_batch("8B", **asked, accelerator="L4,L40S,A100,H100,B200")
+    chart = tonnage.charts(plan)[0]
+    time = next(layer["encoding"]["x"] for layer in chart.body["layer"] if "x" in layer.get("encoding", {}))
+    assert time["scale"].get("type", "linear") == scale
+    if scale == "log":
+        low, high = time["scale"]["domain"]
+        assert low < min(row["value"] for row in chart.body["data"]["values"]) and high > 400
+        assert all(low <= tick <= high for tick in time["axis"]["values"]) and len(time["axis"]["values"]) >= 3
 
 
 def test_no_operator_lies_above_the_roof() -> None:
@@ -108,20 +110,5 @@ def test_no_operator_lies_above_the_roof() -> None:
         max(point.flop_per_byte for point in roof.points if point.phase == phase) for phase in ("decode", "prefill")
     )
     assert decode < prefill
-    (chart,) = [chart for chart in charts_of(plan) if chart.name == "roofline"]
+    (chart,) = [chart for chart in tonnage.charts(plan) if chart.name == "roofline"]
     assert len(chart.rows) == len(roof.points)
-
-
-def test_the_asked_load_is_ringed_on_the_curve_that_it_leads_to() -> None:
-    slo = Slo(ttft_s=1.0, tpot_s=0.05)
-    tried = tuple(
-        LoadPoint(rate_per_s=rate, ttft_s=(0.1, 0.2 * rate, 1.0), tpot_s=(0.01, 0.01 * rate, 0.1), passed=rate < 4)
-        for rate in (3.0, 4.0)
-    )
-    chart = load_chart(tried, slo=slo, knee_per_s=9.0, most_per_s=3.0, peak_per_s=1.0, own={"TTFT": 0.15, "TPOT": 0.02})
-    assert chart is not None and "rings" in chart.says
-    dashed, ringed = (layer for layer in chart.body["layer"] if layer.get("data", {}).get("values", [{}])[0].get("p95"))
-    assert {(row["latency"], row["rate"]) for row in ringed["data"]["values"]} == {("TTFT", 1.0), ("TPOT", 1.0)}
-    assert {row["rate"] for row in dashed["data"]["values"]} == {1.0, 3.0}
-    bare = load_chart(tried, slo=slo, knee_per_s=9.0, most_per_s=3.0)
-    assert bare is not None and "rings" not in bare.says
