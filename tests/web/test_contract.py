@@ -64,15 +64,17 @@ def test_one_field_of_the_wrong_kind_in_a_good_request_is_refused(path: str, pag
     allowed = jsonschema_rs.validator_for(request_schema(question))
     good = parse_form_lists(question, nest_form_names(question.example))
     assert allowed.is_valid(good)
-    wrong = [
-        body
-        for field in question.fields
-        for value in OF_THE_WRONG_KIND
-        if not allowed.is_valid(body := _with(good, field.name, value))
-    ]
+    wrong, read = [], set()
+    for field in question.fields:
+        bodies = [_with(good, field.name, value) for value in OF_THE_WRONG_KIND]
+        refused = [body for body in bodies if not allowed.is_valid(body)]
+        # Fields that are read alike get every wrong value once, each of them one.
+        alike = (field.reads, field.known, field.choices, field.low, field.high)
+        wrong += refused[:1] if alike in read else refused
+        read.add(alike)
     groups = {field.name.partition(".")[0] for field in question.fields if "." in field.name}
     wrong += [{**good, group: value} for group in groups for value in ([], 5, "x", True, [{}])]
-    assert len(wrong) > 5 * len(question.fields)
+    assert len(wrong) >= len(question.fields)
     with httpx.Client(base_url=page_address, timeout=PATIENCE_S, trust_env=False) as client:
         for body in wrong:
             reply = client.post(f"/{path}", json=body)
