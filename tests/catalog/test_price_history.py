@@ -25,7 +25,7 @@ from tonnage.catalog.price_history import (
 )
 from tonnage.cli import root
 from tonnage.core.sites import sites
-from tonnage.domain.money import Offer, Price
+from tonnage.domain.money import Offer, Price, is_stale
 from tonnage.domain.requests.common import Filters
 from tonnage.pricing.bills import bill, primary_first
 
@@ -167,3 +167,11 @@ def test_the_page_of_prices_is_of_this_book() -> None:
     written = re.search(r"tools\.prices (\S+)`", prices.PAGE.read_text())
     assert written is not None
     assert prices.PAGE.read_text() == prices.page(date.fromisoformat(written[1]))
+
+
+def test_a_price_goes_stale_after_ninety_days() -> None:
+    assert not is_stale("2026-08-19", today=date(2026, 11, 17))
+    assert is_stale("2026-08-19", today=date(2026, 11, 18))
+    assert not is_stale("2026-05", today=date(2026, 8, 29))
+    assert is_stale("2026-05", today=date(2026, 9, 1))
+    assert is_stale("soon", today=date(2026, 9, 1))

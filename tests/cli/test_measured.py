@@ -8,11 +8,29 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tonnage.catalog.additions import save_calibration
 from tonnage.cli import root
-from tonnage.domain.calibration import Calibration, Stretch
 
-MODEL, OTHER = "meta-llama/Meta-Llama-3.1-8B", "Qwen/Qwen3-8B"
+OTHER = "Qwen/Qwen3-8B"
+OWN = """
+[[calibration]]
+schema = "tonnage.calibration/3"
+accelerator = "h100-sxm5-80gb"
+engine = "vllm"
+engine_version = "0.27"
+date = "2026-11-20"
+machine = ""
+models = ["meta-llama/Meta-Llama-3.1-8B"]
+points = 3
+memory = 1.3
+attention = 1
+compute = 1.2
+links = 1
+host = 1
+step = "5000 us"
+request = "0 us"
+carried = 0.5
+"""
+"""Longer than the catalogue has it on four ranks."""
 BATCH = ["plan", "batch", OTHER, "--items", "100k", "--prompt-tokens", "400", "--output-tokens", "60"]
 RL = ["plan", "rl", OTHER, "--steps", "50", "--prompts-per-step", "16", "--responses-per-prompt", "8",
       "--response-tokens", "1000", "--count", "8"]  # fmt: skip
@@ -27,17 +45,10 @@ TAKEN = (
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user's folder with measurements of another model on H100 under vLLM."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    own = Calibration(
-        accelerator="h100-sxm5-80gb",
-        engine="vllm",
-        engine_version="0.27",
-        stretch=Stretch(memory=1.3, compute=1.2, step_s=0.005),  # longer than the catalogue has it on four ranks
-        carried=0.5,
-        models=(MODEL,),
-        points=3,
-        date="2026-11-20",
-    )
-    return save_calibration(own)
+    path = tmp_path / "tonnage" / "catalog" / "calibration-h100-sxm5-80gb-vllm.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(OWN, encoding="utf-8")
+    return path
 
 
 def said(*words: str) -> str:

@@ -8,13 +8,11 @@ It counts neither spares nor insurance, and full power at any use.
 """
 
 import math
+from typing import Any
 
 import pytest
 
-from tonnage.domain.cost import OwnedMachine
-from tonnage.pricing.owning import owned_usd, owned_usd_per_used_hour
-from tonnage.questions.cost.inputs import inputs_of, machine_of, rent_or_buy_request
-from tonnage.questions.cost.rent_or_buy import server_of
+import tonnage
 
 WORKED = {
     # machine: (years, total USD, USD per accelerator-hour at 100 %, 80 %, 70 %, 30 %)
@@ -27,34 +25,30 @@ WORKED = {
 }
 
 
-def machine(name: str, **fields: str) -> OwnedMachine:
-    request = rent_or_buy_request({"machine": name, **fields})
-    return machine_of(inputs_of(request, server_of(request)))
+def owned(name: str, used: float, **fields: str) -> Any:
+    """Owning the machine with useful work in that share of its hours."""
+    return tonnage.rent_or_buy(name, utilisation=f"{used:.0%}", rent="$2/h", **fields)
 
 
-def as_in_the_check(name: str, years: int) -> OwnedMachine:
+def as_in_the_check(years: int) -> dict[str, str]:
     # 15 % left at the end of the life, as a share after three years.
-    resale = math.exp(math.log(0.15) * 3 / years)
-    return machine(name, years=str(years), resale_3y=str(resale), spares="0", insurance="0", load="80 %", idle="80 %")
+    resale = str(math.exp(math.log(0.15) * 3 / years))
+    alike = {"spares": "0", "insurance": "0", "load": "80 %", "idle": "80 %"}
+    return {"years": str(years), "resale_3y": resale, **alike}
 
 
 @pytest.mark.parametrize("name", WORKED)
-def test_totals_with_the_settings_of_the_check(name: str) -> None:
-    years, total, *_ = WORKED[name]
-    assert owned_usd(as_in_the_check(name, years), utilisation=1.0).value == pytest.approx(total, rel=0.01)
-
-
-@pytest.mark.parametrize("name", WORKED)
-def test_hours_with_the_settings_of_the_check(name: str) -> None:
-    years, _, *hourly = WORKED[name]
-    own = as_in_the_check(name, years)
-    for utilisation, usd in zip((1.0, 0.8, 0.7, 0.3), hourly, strict=True):
-        assert owned_usd_per_used_hour(own, utilisation=utilisation) == pytest.approx(usd, rel=0.012)
+def test_totals_and_hours_with_the_settings_of_the_check(name: str) -> None:
+    years, total, *hourly = WORKED[name]
+    for used, usd in zip((1.0, 0.8, 0.7, 0.3), hourly, strict=True):
+        found = owned(name, used, **as_in_the_check(years))
+        assert found.owned_usd_per_used_hour.value == pytest.approx(usd, rel=0.012)
+        assert used < 1.0 or found.owning.value == pytest.approx(total, rel=0.01)
 
 
 def test_the_defaults_alone_land_within_five_percent_of_the_check() -> None:
     _, total, *hourly = WORKED["hgx-h100-8gpu"]
-    own = machine("hgx-h100-8gpu")
-    assert owned_usd(own, utilisation=1.0).value == pytest.approx(total, rel=0.05)
-    for utilisation, usd in zip((1.0, 0.8, 0.7, 0.3), hourly, strict=True):
-        assert owned_usd_per_used_hour(own, utilisation=utilisation) == pytest.approx(usd, rel=0.05)
+    for used, usd in zip((1.0, 0.8, 0.7, 0.3), hourly, strict=True):
+        found = owned("hgx-h100-8gpu", used)
+        assert found.owned_usd_per_used_hour.value == pytest.approx(usd, rel=0.05)
+        assert used < 1.0 or found.owning.value == pytest.approx(total, rel=0.05)

@@ -9,31 +9,31 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+from tests.shipped import DATA
 from tests.sweeps import FULL
 from tools.data_release import build, public_key
-
-from tonnage.core.files import read_mapping
-from tonnage.data.archive import tables_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SEED, SOON = bytes(range(32)), "2099.01.01"
 FEW = ["lora-7b.yaml", "video-streams.yaml"]
-REQUESTS = sorted(path.name for path in EXAMPLES.glob("*.yaml") if "plan" in read_mapping(str(path))) if FULL else FEW
+EVERY = [path.name for path in EXAMPLES.glob("*.yaml") if "plan" in yaml.safe_load(path.read_text("utf-8"))]
+REQUESTS = sorted(EVERY) if FULL else FEW
 
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Surroundings in which data is installed whose prices are a tenth less, and pinned to what ships."""
     place = tmp_path_factory.mktemp("data")
-    for name, data in tables_of(None).items():
-        if name.startswith("offers/"):
-            path = place / "tables" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(_cheaper(data) if name.endswith("prices.csv") else data)
-    file = build(place / "tables", out=place / "www", seed=SEED, version=SOON)
+    shipped = Path(str(DATA))
+    for file in (shipped / "offers").rglob("*.csv"):
+        path, data = place / "tables" / file.relative_to(shipped), file.read_bytes()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(_cheaper(data) if path.name == "prices.csv" else data)
+    release = build(place / "tables", out=place / "www", seed=SEED, version=SOON)
     own = {**os.environ, "TONNAGE_DATA_FOLDER": str(place), "TONNAGE_DATA_KEY": public_key(SEED).hex(),
            "XDG_CONFIG_HOME": str(place), "XDG_DATA_HOME": str(place)}  # fmt: skip
-    assert ask("data", "update", "--from", str(file), own=own)[0] == 0
+    assert ask("data", "update", "--from", str(release), own=own)[0] == 0
     return own
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tools.benchmarks import faces
 
-LEAST = 0.48
-"""Raise it with what is converted; the goal is 0.4."""
+LEAST = 0.49
+"""Raise it with what is converted."""
 
 
 def test_the_share_of_tests_at_public_faces_does_not_fall() -> None:
