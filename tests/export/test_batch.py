@@ -151,6 +151,6 @@ def test_names_are_inert(target: str, name: str, tmp_path: Path) -> None:
             assert yaml.safe_load(text)["run"].startswith("INPUT=")
         else:
             (tmp_path / file).write_text(text.replace("python3 batch.py", "true").replace("sky jobs launch", "true"))
-            variables = {"PATH": "/usr/bin:/bin", "INPUT": "x", "OUTPUT": "y", "BUCKET": "z"}
+            variables = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "INPUT": "x", "OUTPUT": "y", "BUCKET": "z"}
             subprocess.run(["bash", str(tmp_path / file)], cwd=tmp_path, env=variables, check=True, timeout=PATIENCE_S)
     assert not (tmp_path / "pwned").exists()

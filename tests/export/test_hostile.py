@@ -48,7 +48,11 @@ def written(target: str, model: str, **changes: Any) -> dict[str, str]:
 
 
 def arguments(script: str, folder: Path) -> list[str]:
-    """The words of every command that the script would start: each is replaced by one that prints its arguments."""
+    """
+    The words of every command that the script would start: each is replaced by one that prints its arguments.
+
+    Home is the test's own folder: what a name would remove, were it not inert, is nobody's.
+    """
     tools = folder / "bin"
     tools.mkdir(exist_ok=True)
     for name in ("vllm", "python3", "srun", "bash-inner", "ray"):
@@ -58,7 +62,7 @@ def arguments(script: str, folder: Path) -> list[str]:
     done = subprocess.run(
         ["/bin/bash", "-c", script],
         cwd=folder,
-        env={"PATH": f"{tools}:/usr/bin:/bin"},
+        env={"PATH": f"{tools}:/usr/bin:/bin", "HOME": str(folder)},
         capture_output=True,
         check=True,
         timeout=20,

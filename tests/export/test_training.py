@@ -104,7 +104,11 @@ def test_names_are_inert(target: str, name: str, tmp_path: Path) -> None:
             lines = [line for line in text.splitlines() if not line.startswith("#")]
             (tmp_path / file).write_text("\n".join(line for line in lines if not line.startswith("exec")))
             subprocess.run(
-                ["bash", str(tmp_path / file)], cwd=tmp_path, capture_output=True, check=False, env={"PATH": "/bin"}
+                ["bash", str(tmp_path / file)],
+                cwd=tmp_path,
+                capture_output=True,
+                check=False,
+                env={"PATH": "/bin", "HOME": str(tmp_path)},
             )
         elif file.endswith(".yaml"):
             yaml.safe_load(text)
