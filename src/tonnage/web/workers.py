@@ -152,7 +152,7 @@ class Lane:
         self._working: set[Worker] = set()
         # Beyond one for each worker: one that was killed may hold its thread for a moment.
         self._threads = ThreadPoolExecutor(2 * workers)
-        self._starting = 0
+        self._starting, self._ended = 0, False
         self._late, self._may_be_late = 0, max(1, workers - 1)
 
     async def run(
@@ -205,7 +205,8 @@ class Lane:
         self._start()
 
     def kill(self) -> None:
-        """Kill every worker."""
+        """Kill every worker, and start no other."""
+        self._ended = True
         for worker in (*self._idle, *self._working):
             worker.kill()
         self._idle.clear()
@@ -268,6 +269,8 @@ class Lane:
 
     def _start(self) -> None:
         """Start a worker in a thread that the end of this program does not wait for."""
+        if self._ended:
+            return
         self._starting += 1
         threading.Thread(target=self._start_here, args=(asyncio.get_running_loop(),), daemon=True).start()
 
