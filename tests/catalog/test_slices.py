@@ -10,11 +10,11 @@ from tests.every_row import every_row
 from tests.patience import assert_quick
 
 from tonnage import catalog
+from tonnage.catalog import part_name, product
 from tonnage.catalog.efficiency import ladder
 from tonnage.catalog.hardware import slices_of
 from tonnage.domain.accelerator import parse_slice_name
 from tonnage.errors import UnknownName
-from tonnage.report.names import part_name, product
 
 GIB = 2**30
 SPLIT = [part.id for part in catalog.accelerators(catalog.NOTHING).values() if slices_of(part.id)]

@@ -25,7 +25,6 @@ from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision
 from tonnage.questions.answers import document_of
 from tonnage.report.document import Text
-from tonnage.report.names import in_names
 
 WIDTH = 0.2
 NORMAL = NormalDist()
@@ -140,4 +139,4 @@ def test_every_plan_ends_its_first_screen_with_one(name: str) -> None:
     assert 0.0 <= found.chance <= 1.0 and (found.chance == 0.0) == (found.above is found.below is None)
     assert found.option is None or not hasattr(plan, "options") or found.option < len(plan.options)
     last = [block for block in document_of(plan).first if isinstance(block, Text)][-1]
-    assert last.text == in_names(found.sentence)
+    assert last.text == found.sentence

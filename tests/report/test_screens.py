@@ -15,13 +15,13 @@ from tests.report.examples import answered, names, question, texts_of
 from tests.style.test_glossary import hits
 
 import tonnage
+from tonnage.catalog import model_name, part_name, product
 from tonnage.core.error_model import ErrorModel, chance_within
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import Choice
 from tonnage.questions.answers import DOCUMENTS, document_of, fragment, show
 from tonnage.report.document import Document, Headline, Table
 from tonnage.report.html import markdown
-from tonnage.report.names import model_name, part_name, product
 from tonnage.report.screen import Pick, Ranking, left_out, picks, rows_shown
 from tonnage.report.terminal import print_blocks
 from tonnage.report.wording import chance, money, span

@@ -6,8 +6,7 @@ import pytest
 from rich.console import Console
 
 from tonnage.cli.options import show_progress
-from tonnage.report.document import Column, Command, Document, Headline, Table, Text
-from tonnage.report.names import with_names
+from tonnage.report.document import Column, Table
 from tonnage.report.terminal import print_blocks, rich_table
 
 TABLE = Table(
@@ -92,16 +91,6 @@ def test_no_line_ends_in_blanks_and_empty_columns_are_left_out(
     assert "".join(lines).count("remark") == 12
     print_blocks([Table(columns=columns, rows=rows[:1])], width=width)
     assert "from" not in capsys.readouterr().out
-
-
-def test_models_and_accelerators_are_named_in_sentences_and_stay_ids_in_commands() -> None:
-    said = "the best is google/gemma-4-26B-A4B on 1 x h100-sxm5-80gb; load `meta-llama/Llama-3.1-8B`"
-    command = "vllm serve meta-llama/Llama-3.1-8B"
-    first = with_names(Document(first=(Headline(text=said), Command(text=command), Text(text="me/Llama-3.1-8B")))).first
-    assert first[0] == Headline(
-        text="the best is Gemma 4 26B A4B on 1 x H100 SXM5 80 GB; load `meta-llama/Llama-3.1-8B`"
-    )
-    assert first[1] == Command(text=command) and first[2] == Text(text="me/Llama-3.1-8B")
 
 
 def test_work_that_takes_long_says_what_it_does_how_far_it_is_and_how_to_stop_it(

@@ -21,13 +21,13 @@ def applied(href: str) -> dict[str, str]:
 
 
 def point(input: str, value: float, unit: str, *, now: float, ties: bool = False) -> BreakEven:
-    return BreakEven(input=input, value=value, unit=unit, becomes="2 x b200-sxm-180gb", now=now, ties=ties)
+    return BreakEven(input=input, value=value, unit=unit, becomes="2 x B200 180 GB", now=now, ties=ties)
 
 
 def test_a_break_even_is_applied_just_past_its_point() -> None:
     found = break_even_suggestions(
         (point("mean rate above", 7.91, "1/s", now=4.0), point("TPOT below", 0.01405, "s", now=0.05),
-         point("b300-sxm-288gb (x, on-demand) below", 4.89, "USD/h", now=6.99)),
+         point("B300 288 GB (x, on-demand) below", 4.89, "USD/h", now=6.99)),
         path="plan/serve", given=GIVEN, known=KNOWN,
     )  # fmt: skip
     by_text = {one.text.split(" (now")[0]: one for one in found}

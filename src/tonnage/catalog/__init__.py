@@ -12,6 +12,16 @@ from tonnage.catalog.accelerators import accelerator, accelerators, ambiguity, p
 from tonnage.catalog.additions import NOTHING, Additions, gather
 from tonnage.catalog.hardware import published_results, scale_up_domains
 from tonnage.catalog.models import model, models
+from tonnage.catalog.names import (
+    accelerators_text,
+    model_name,
+    part_name,
+    parts_name,
+    product,
+    provider_name,
+    rejected_name,
+    seller,
+)
 from tonnage.catalog.offers import offers, spot_records
 from tonnage.catalog.providers import carbon, carbon_of, countries, parameter, providers, servers, tco
 from tonnage.catalog.tokens import token_prices
@@ -21,19 +31,27 @@ __all__ = [
     "Additions",
     "accelerator",
     "accelerators",
+    "accelerators_text",
     "ambiguity",
     "carbon",
     "carbon_of",
     "countries",
     "gather",
     "model",
+    "model_name",
     "models",
     "offers",
     "parameter",
+    "part_name",
+    "parts_name",
     "predictable_accelerator",
+    "product",
+    "provider_name",
     "providers",
     "published_results",
+    "rejected_name",
     "scale_up_domains",
+    "seller",
     "servers",
     "spot_records",
     "status_note",

@@ -51,10 +51,10 @@ def compare(files: tuple[str, ...], **options: Any) -> None:
 
 def _models(files: tuple[str, ...]) -> list[str]:
     """Models that the files name, as people write them; standard input is passed over."""
+    from tonnage.catalog import model_name
     from tonnage.core.files import read_mapping
     from tonnage.errors import TonnageError
     from tonnage.questions.predict.case_lines import raw_cases
-    from tonnage.report.names import model_name
 
     found: dict[str, None] = {}
     for path in files:

@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
+from tonnage.catalog import part_name
 from tonnage.core.error_model import Pair, Ratio, correlation, ratio
 from tonnage.core.ranking import unlikely
 from tonnage.domain.answer import Quantity
@@ -135,10 +136,10 @@ def break_even_prices(options: Sequence[Rented]) -> tuple[BreakEven, ...]:
         spread, certain = (over.value / over.low, over.high / over.value) if over.low > 0 else (1.0, 1.0)
         found.append(
             BreakEven(
-                input=f"{name} ({rival.bill.instance_type}, {rival.bill.term}) below",
+                input=f"{part_name(name)} ({rival.bill.instance_type}, {rival.bill.term}) below",
                 value=value,
                 unit="USD/h",
-                becomes=f"cheaper than {leader}",
+                becomes=f"cheaper than {part_name(leader)}",
                 low=value / certain,
                 high=value * spread,
                 now=price,

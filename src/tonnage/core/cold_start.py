@@ -13,6 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from tonnage import catalog
+from tonnage.catalog import provider_name
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.record import Record
 
@@ -106,5 +107,8 @@ def _machine(provider: str) -> tuple[float, str]:
     known = catalog.providers().get(provider)
     stated = _RANGE.match(known.facts.get("provisioning_time_s", "")) if known is not None else None
     if stated is None:
-        return UNKNOWN_PROVISIONING_S, f"{provider} states nothing: {UNKNOWN_PROVISIONING_S:.0f} s assumed"
-    return float(stated[2] or stated[1]), f"{provider} states {stated[0]} s"
+        return (
+            UNKNOWN_PROVISIONING_S,
+            f"{provider_name(provider)} states nothing: {UNKNOWN_PROVISIONING_S:.0f} s assumed",
+        )
+    return float(stated[2] or stated[1]), f"{provider_name(provider)} states {stated[0]} s"

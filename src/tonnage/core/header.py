@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from tonnage.catalog import NOTHING, Additions, ambiguity
+from tonnage.catalog import NOTHING, Additions, ambiguity, part_name
 from tonnage.catalog.rows import data_version
 from tonnage.core.sites import none_passes
 from tonnage.domain.answer import Verdict
@@ -116,7 +116,7 @@ class Infeasible(Record, kw_only=True):
     @property
     def what(self) -> str:
         """The configuration in a few words."""
-        return self.configuration.label()
+        return self.configuration.label(part_name)
 
     @property
     def accelerator(self) -> str:

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from tonnage.catalog import part_name, parts_name
 from tonnage.core.error_model import NINETY, correlation, end_at
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption
@@ -274,7 +275,7 @@ def rival_of(option: Weighed, place: int, *, free: float = 1.0, confidence: floa
     else:
         measured, name, load, ranks = option.step_s, "step time", "whole steps", option.accelerators
     what = (
-        f"{option.accelerator} {option.precision.upper()}"
+        f"{part_name(option.accelerator)} {option.precision.upper()}"
         if isinstance(option, InferOption)
         else few_words(option.configuration, ranks=ranks)
     )
@@ -300,7 +301,7 @@ def few_words(c: Configuration | TrainConfiguration, *, ranks: int) -> str:
         software = [c.precision.upper(), c.software]
     else:
         software = [c.precision.stored.upper(), *c.settings(), engine_spec(c.engine.name).title]
-    return " ".join([f"{ranks} x {c.accelerator}", *degrees, *software])
+    return " ".join([parts_name(ranks, c.accelerator), *degrees, *software])
 
 
 def smoothly(cost: Quantity) -> Callable[[float], float]:

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from tonnage.catalog import NOTHING, Additions, accelerator, accelerators
+from tonnage.catalog import NOTHING, Additions, accelerator, accelerators, model_name
 from tonnage.catalog.hub import resolve
 from tonnage.catalog.published import published_results
 from tonnage.domain.accelerator import Accelerator
@@ -165,7 +165,7 @@ def _model(asked: Published, result: Published) -> Iterable[Part]:
         step += 0.5 * abs(math.log(result.parameters / asked.parameters))
         mixed = [one.parameters > _MIXTURE * one.active_parameters for one in (asked, result)]
         step += 1.0 if mixed[0] != mixed[1] else 0.0
-    yield Part(step, f"model {result.model} instead of {asked.model}")
+    yield Part(step, f"model {model_name(result.model)} instead of {model_name(asked.model)}")
 
 
 def _part(asked: Published, result: Published, cards: dict[str, Accelerator]) -> Iterable[Part]:

@@ -24,7 +24,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, parts_name
 from tonnage.catalog.price_history import expected_fall
 from tonnage.core.files import read_text, read_written
 from tonnage.domain.accelerator import Accelerator
@@ -259,7 +259,7 @@ def _offer(
         )
     return Offer(
         provider=quote.provider,
-        instance_type=f"{count} x {part.id}",
+        instance_type=parts_name(count, part.id),
         accelerator=part.id,
         count=float(count),
         prices=(Price(term=CONTRACT if held else filters.terms[0], usd_per_hour=quote.price * count),),

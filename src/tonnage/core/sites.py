@@ -21,7 +21,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, part_name, parts_name
 from tonnage.catalog.hardware import scale_up_domains
 from tonnage.catalog.providers import is_community
 from tonnage.domain.accelerator import Accelerator, Link, ScaleUpDomain
@@ -291,7 +291,7 @@ def _own_offer(filters: Filters, accelerator: Accelerator) -> Offer | None:
     count = accelerator.max_per_node or 1
     return Offer(
         provider=YOURS,
-        instance_type=f"{count} x {accelerator.id}",
+        instance_type=parts_name(count, accelerator.id),
         accelerator=accelerator.id,
         count=float(count),
         prices=tuple(Price(term=term, usd_per_hour=price * count) for term in filters.terms[:1]),
@@ -305,7 +305,9 @@ def _own_offer(filters: Filters, accelerator: Accelerator) -> Offer | None:
 def _no_price(accelerator: Accelerator) -> Verdict:
     """Nobody in the book sells it."""
     return refusal(
-        "offer", f"no price of {accelerator.id} is known", nearest=f"add yours: --price '{accelerator.id}=$2.50/h'"
+        "offer",
+        f"no price of {part_name(accelerator.id)} is known",
+        nearest=f"add yours: --price '{accelerator.id}=$2.50/h'",
     )
 
 

@@ -7,6 +7,7 @@ the request, the version, the catalogue's dates.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Generic, Literal, TypeVar
 
 from tonnage.domain.accelerator import HostNeed
@@ -45,11 +46,11 @@ class Configuration(SparseRecord, kw_only=True):
         pools = self.pools
         return self.layout.ranks * (pools.prefill + pools.decode) + pools.encode if pools else self.layout.ranks
 
-    def label(self) -> str:
-        """A few words that name it in a table: "H200 x2 tp2 fp8 vllm"."""
+    def label(self, name: Callable[[str], str] = str) -> str:
+        """A few words that name it, "h200-sxm-141gb tp2 fp8 vllm"; `name` says how its accelerator is written."""
         degrees = self.layout.degrees() or ["tp1"]
         settings = [said.lower().replace(" ", "-") for said in self.settings()]
-        return " ".join([self.accelerator, *degrees, self.precision.stored, self.engine.name, *settings])
+        return " ".join([name(self.accelerator), *degrees, self.precision.stored, self.engine.name, *settings])
 
     def settings(self) -> tuple[str, ...]:
         """Settings besides layout and weights that are not the usual ones, in a word each: "KV FP8", "1P3D"."""

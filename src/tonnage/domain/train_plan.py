@@ -7,6 +7,7 @@ steps, validation, start-up, checkpoints, interruptions, and the headroom kept f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -163,9 +164,9 @@ class TrainConfiguration(SparseRecord, kw_only=True):
         """Sequences per optimizer step."""
         return self.micro_batch * self.num_micro_batches * self.layout.dp
 
-    def label(self) -> str:
-        """A few words that name it in a table: "64 x h100-sxm5-80gb tp 4 pp 4 dp 4 zero1"."""
-        return f"{self.count} x {self.accelerator} {self.layout.label}"
+    def label(self, name: Callable[[str], str] = str) -> str:
+        """A few words that name it, "64 x h100-sxm5-80gb tp 4 dp 4"; `name` says how its accelerator is written."""
+        return f"{self.count} x {name(self.accelerator)} {self.layout.label}"
 
 
 class Run(SparseRecord, kw_only=True):

@@ -127,6 +127,21 @@ def find_engine(name: str) -> EngineSpec | None:
     return _spellings().get(name.strip().lower())
 
 
+def engine_title(name: str) -> str:
+    """An engine as its project writes it, without a release; one that is not listed as it is."""
+    spec = find_engine(name)
+    return name if spec is None else spec.title
+
+
+def engine_release(name: str, engine: Engine | None = None) -> str:
+    """A serving engine as its project writes it, with the release that is meant."""
+    spec = find_engine(name)
+    if spec is None:
+        return name
+    version = engine.version if engine is not None and engine.version else spec.releases[-1][1] if spec.releases else ""
+    return f"{spec.title} {version}".strip()
+
+
 def unlisted_engine() -> EngineSpec:
     """What an engine that nobody described is taken for: a library that allocates by need."""
     return next(spec for spec in engines().values() if spec.stands_for)

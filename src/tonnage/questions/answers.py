@@ -11,7 +11,6 @@ import msgspec
 
 from tonnage.questions.registry import KINDS, kind_of_answer
 from tonnage.report.document import EVERY, Block, Document, Text
-from tonnage.report.names import with_names
 from tonnage.report.terminal import print_blocks
 
 if TYPE_CHECKING:
@@ -25,8 +24,6 @@ class _Shown(NamedTuple):
     charts: str = ""
     cut: bool = True
     """The report takes `most`, the number of rows that are asked for; others show an answer whole."""
-    named: bool = True
-    """Ids read as names; not where they are written as they stand in files, or as they were fetched or measured."""
 
 
 _SHOWN: Final[dict[str, _Shown]] = {
@@ -34,10 +31,10 @@ _SHOWN: Final[dict[str, _Shown]] = {
     "RentOrBuy": _Shown("questions.cost.page:rent_or_buy_document", charts="questions.cost.page:cost_charts"),
     "Diagnosis": _Shown("report.measure:diagnosis_document"),
     "Check": _Shown("questions.check.page:check_document"),
-    "Verification": _Shown("questions.check.page:verification_document", named=False),
+    "Verification": _Shown("questions.check.page:verification_document"),
     "LocalAnswer": _Shown("questions.own.page:local_document"),
     "Advice": _Shown("questions.adopt.page:advice_document"),
-    "DataDiff": _Shown("report.listing:diff_document", named=False),
+    "DataDiff": _Shown("report.listing:diff_document"),
     "Simulated": _Shown(
         "questions.simulate.page:simulation_document", charts="questions.simulate.page:simulation_charts", cut=False
     ),
@@ -50,17 +47,17 @@ _SHOWN: Final[dict[str, _Shown]] = {
         "questions.sessions.page:trace_document", charts="questions.serve.charts:trace_charts", cut=False
     ),
     "Breakdown": _Shown("questions.explain.page:breakdown_answer", cut=False),
-    "Measurement": _Shown("report.measure:measurement_document", cut=False, named=False),
+    "Measurement": _Shown("report.measure:measurement_document", cut=False),
     "Capacity": _Shown("report.measure:capacity_document", cut=False),
     "TrainBudget": _Shown("report.measure:budget_document", cut=False),
-    "DeviceMeasurement": _Shown("report.measure:device_document", cut=False, named=False),
-    "TrainMeasurement": _Shown("report.measure:train_measurement_document", cut=False, named=False),
+    "DeviceMeasurement": _Shown("report.measure:device_document", cut=False),
+    "TrainMeasurement": _Shown("report.measure:train_measurement_document", cut=False),
     "Calibrated": _Shown("questions.calibrate.page:calibrated_document", cut=False),
     "MeasurePlan": _Shown("questions.calibrate.page:measure_plan_document", cut=False),
-    "History": _Shown("questions.calibrate.page:history_document", cut=False, named=False),
-    "Refreshed": _Shown("questions.calibrate.page:refreshed_document", cut=False, named=False),
-    "RefreshedModels": _Shown("questions.calibrate.page:refreshed_models_document", cut=False, named=False),
-    "Profile": _Shown("report.measure:profile_document", cut=False, named=False),
+    "History": _Shown("questions.calibrate.page:history_document", cut=False),
+    "Refreshed": _Shown("questions.calibrate.page:refreshed_document", cut=False),
+    "RefreshedModels": _Shown("questions.calibrate.page:refreshed_models_document", cut=False),
+    "Profile": _Shown("report.measure:profile_document", cut=False),
     "Updated": _Shown("report.listing:update_document", cut=False),
 }
 """By the name of the answer's type; plans are shown by the `PAGE` of their room."""
@@ -76,9 +73,7 @@ def document_of(answer: Any, *, top: int | None = None, every: bool = False, **a
     if (kind := kind_of_answer(answer)) is not None:
         return _finished(kind.find("page", "PAGE").document(answer, most=most), answer)
     shown = _SHOWN[type(answer).__name__]
-    return _finished(
-        _found(shown.report)(answer, **({"most": most} if shown.cut else about)), answer, named=shown.named
-    )
+    return _finished(_found(shown.report)(answer, **({"most": most} if shown.cut else about)), answer)
 
 
 def explanation_of(plan: Any, *, rank: int = 1) -> Document:
@@ -105,10 +100,8 @@ def charts_of(answer: Any) -> tuple[Chart, ...]:
     return tuple(chart for chart in drawn if chart is not None)
 
 
-def _finished(document: Document, answer: Any, *, named: bool = True) -> Document:
-    """The document with names in place of ids, and with the measurements that moved its numbers, if any did."""
-    if named:
-        document = with_names(document)
+def _finished(document: Document, answer: Any) -> Document:
+    """The document with the measurements that moved its numbers, if any did."""
     if not getattr(answer, "calibrations", ()):
         return document
     from tonnage.report.measured import with_measured

@@ -100,7 +100,7 @@ def _print_listing(listing: Listing, *, wide: bool) -> None:
 
 def _names() -> dict[str, Callable[[str], str]]:
     """Column of ids -> how people write one, where somebody reads: commands take both. Models stay as repositories."""
-    from tonnage.report.names import part_name, provider_name
+    from tonnage.catalog import part_name, provider_name
 
     def provider(id: str) -> str:
         name = provider_name(id)

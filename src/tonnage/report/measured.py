@@ -13,10 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
+from tonnage.catalog import model_name, part_name
 from tonnage.domain.calibration import CalibrationUse
+from tonnage.engines.registry import engine_title
 from tonnage.report.document import Block, Document, Headline, Meters, Section, Table, Text, grid
 from tonnage.report.metrics import METRICS
-from tonnage.report.names import engine_name, model_name, part_name
 from tonnage.report.screen import TEXT_LINES, lines_of
 from tonnage.report.wording import plural
 
@@ -71,7 +72,7 @@ def _which(use: CalibrationUse) -> str:
     day = f" of {use.date}" if use.date else ""
     version = f" {use.engine_version}" if use.engine_version else ""
     what = "row" if use.published else "run" if use.training else "point"
-    return f"{part_name(use.accelerator)}, {engine_name(use.engine)}{version}, {plural(use.points, what)}{whose}{day}"
+    return f"{part_name(use.accelerator)}, {engine_title(use.engine)}{version}, {plural(use.points, what)}{whose}{day}"
 
 
 def with_measured(document: Document, answer: Any, *, uses: Sequence[CalibrationUse] | None = None) -> Document:
@@ -113,7 +114,7 @@ def _section(uses: Sequence[CalibrationUse]) -> Section:
     rows = [
         (
             part_name(use.accelerator),
-            " ".join(filter(None, (engine_name(use.engine), use.engine_version))),
+            " ".join(filter(None, (engine_title(use.engine), use.engine_version))),
             model_name(use.model),
             _moved(use),
             ", ".join(filter(None, (plural(use.points, "row" if use.published else "point"), use.date, use.machine))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from tonnage.catalog import part_name, provider_name
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import PlanHeader, RankedPlan
 from tonnage.record import Record
@@ -20,7 +21,6 @@ from tonnage.report.document import (
     grid,
     sections,
 )
-from tonnage.report.names import provider_name
 from tonnage.report.screen import (
     Pick,
     Ranking,
@@ -94,7 +94,7 @@ class Page(Record, kw_only=True):
     risks: Callable[..., Sequence[str | Text]]
     why: Callable[..., Mapping[str, Contents]]
     """Reasons that other kinds do not have."""
-    name: Callable[..., str] = lambda option: option.configuration.label()
+    name: Callable[..., str] = lambda option: option.configuration.label(part_name)
     """An option in the heading of what opens it."""
     parts: Callable[..., Mapping[str, Contents]]
     """(plan, option) -> what opens it."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from typing import Any, Final, NamedTuple
 
+from tonnage.catalog import part_name, product, rejected_name
 from tonnage.domain.answer import Quantity
 from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.plan import BY_AVERAGES, Bill, BreakEven, Provenance, Rejection
@@ -28,7 +29,6 @@ from tonnage.report.document import (
     blocks,
     grid,
 )
-from tonnage.report.names import part_name, product
 from tonnage.report.wording import (
     break_even_at,
     commitment_text,
@@ -183,7 +183,8 @@ def _nearest(losers: Sequence[Rejection]) -> str:
     known = [loser for loser in losers if loser.verdict.short_by is not None]
     best = min(known, key=lambda loser: loser.verdict.short_by or 0.0) if known else losers[0]
     said = best.verdict.nearest or best.verdict.reason or ""
-    return f"{best.what}: {said}" if said else best.what
+    what = rejected_name(best.what)
+    return f"{what}: {said}" if said else what
 
 
 def left_out(

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
+from tonnage.catalog import provider_name, rejected_name, seller
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
 from tonnage.domain.money import Commitment
 from tonnage.domain.plan import Bill, BreakEven, Configuration, Decision, Provenance, Rejection, ServeOption
 from tonnage.errors import BadRequest
 from tonnage.report.document import Contents, Meter, Note, Table, grid
-from tonnage.report.names import provider_name
 from tonnage.units import plural, show, whole_percent
 
 __all__ = ["plural"]
@@ -185,7 +185,7 @@ def degrees(configuration: Configuration) -> str:
 
 def rental_text(bill: Bill) -> str:
     """Whose, where, on which term: "Verda FIN-03, on-demand"."""
-    return f"{provider_name(bill.provider)} {bill.region}".strip() + f", {bill.term}"
+    return f"{seller(bill)}, {bill.term}"
 
 
 def commitment_text(held: Commitment | None, *, run: bool = False) -> str:
@@ -259,7 +259,7 @@ def bill_lines(bill: Bill) -> list[str]:
 def offer_text(bill: Bill) -> str:
     """Another way to rent the same."""
     old = " (old price)" if bill.stale else ""
-    where = f"{bill.provider} {bill.instances} x {bill.instance_type} {bill.region}".strip()
+    where = f"{provider_name(bill.provider)} {bill.instances} x {bill.instance_type} {bill.region}".strip()
     return f"{where}: {show(bill.usd_per_hour, 'USD/h')} {bill.term}, {bill.as_of}{old}"
 
 
@@ -371,7 +371,7 @@ def rejections(title: str, rejected: Sequence[Rejection], *, most: int | None = 
     """Losers with the reason of each, the first few; those that share a reason in one line."""
     by_reason: dict[str, list[str]] = {}
     for loser in rejected:
-        by_reason.setdefault(loser.verdict.reason or "", []).append(loser.what)
+        by_reason.setdefault(loser.verdict.reason or "", []).append(rejected_name(loser.what))
     lines: list[str] = []
     for reason, losers in by_reason.items():
         alike = len(losers) >= ALIKE

@@ -12,7 +12,6 @@ from tonnage.domain.machine import LocalAnswer
 from tonnage.domain.plan import BreakEven
 from tonnage.record import Record
 from tonnage.report.document import Text
-from tonnage.report.names import in_names
 from tonnage.units import show
 
 MOST_POINTS: Final = 4
@@ -99,12 +98,11 @@ def break_even_suggestions(
 
 def _suggestion(point: BreakEven, *, path: str, given: Mapping[str, str], known: frozenset[str]) -> Suggestion:
     name, _, word = point.input.rpartition(" ")
-    becomes = in_names(point.becomes)
-    name_said, value, now = in_names(name), show(point.value, point.unit), show(point.now or 0.0, point.unit)
+    value, now = show(point.value, point.unit), show(point.now or 0.0, point.unit)
     text = (
-        f"If {name_said} costs {'less' if word == 'below' else 'more'} than {value} (now {now}), it is {becomes}."
+        f"If {name} costs {'less' if word == 'below' else 'more'} than {value} (now {now}), it is {point.becomes}."
         if point.unit == "USD/h"
-        else f"{name_said[:1].upper()}{name_said[1:]} {word} {value} (now {now}): {becomes}."
+        else f"{name[:1].upper()}{name[1:]} {word} {value} (now {now}): {point.becomes}."
     )
     ends = [show(end, point.unit, digits=2) for end in (point.low, point.high) if end is not None]
     note = f"90 % interval {' to '.join(ends)}" if len(set(ends)) == 2 else ""

@@ -16,13 +16,13 @@ from urllib.parse import urlencode
 import msgspec
 
 from tonnage import catalog
+from tonnage.catalog import model_name, part_name, provider_name
 from tonnage.catalog.listings import accelerators_listing, models_listing, offers_listing
 from tonnage.catalog.rows import DATA, table
 from tonnage.domain.listing import Listing
 from tonnage.errors import UnknownName
 from tonnage.record import Record
 from tonnage.report.listing import cell_text, unit_text
-from tonnage.report.names import model_name, part_name, provider_name
 
 PAGE: Final = 100
 """Rows of one page."""

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tonnage import catalog
+from tonnage.catalog import model_name
 from tonnage.domain.machine import LocalAnswer, LocalRow
 from tonnage.domain.model import Moe
 from tonnage.record import Record
-from tonnage.report.names import model_name
 from tonnage.units import GiB
 
 BANDS: Final = ((100.0, "100 tokens/s or more"), (50.0, "50 to 100"), (25.0, "25 to 50"), (10.0, "10 to 25"),

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tonnage import catalog
+from tonnage.catalog import model_name
 from tonnage.catalog.models import model_ids
 from tonnage.catalog.rows import data_version
 from tonnage.catalog.traffic import profiles
@@ -23,12 +24,12 @@ from tonnage.domain.requests.field import Field
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.export import Offered
 from tonnage.questions.answers import explains, explanation_of
+from tonnage.questions.check.page import values_text
 from tonnage.questions.question import LENGTHS
 from tonnage.record import Record
 from tonnage.report import html
 from tonnage.report.document import Section, grid
 from tonnage.report.metrics import OBJECTIVES
-from tonnage.report.names import in_names, model_name
 from tonnage.report.wording import figure_name
 from tonnage.version import __version__
 from tonnage.web.listings import LISTINGS, ListingView, accuracy_rows, cheapest_rows, counts
@@ -36,7 +37,7 @@ from tonnage.web.measured import CHOICE, NONE
 from tonnage.web.questions import OWN_LENGTHS, QUESTIONS, Question, field_problems, nest_form_names
 from tonnage.web.records import Kept, Limits
 from tonnage.web.view import answer_view, linked_picture, without_commands
-from tonnage.web.what_if import WhatIf, changes_text, form_fields, moved_figures, value, what_ifs
+from tonnage.web.what_if import WhatIf, changes_text, form_fields, moved_figures, what_ifs
 
 EXAMPLE: Final = "plan/serve"
 """The question on the front page."""
@@ -214,8 +215,7 @@ def compare_page(columns: Sequence[tuple[str, Kept]], *, left: str, others: Sequ
         )
     moved = moved_figures(*answers) if len(answers) == 2 else ()
     rows = [
-        (figure_name(change.what), in_names(value(change.before, change.unit)),
-         in_names(value(change.now, change.unit)),
+        (figure_name(change.what), *values_text(change),
          "" if change.relative is None else "the same" if change.relative == 0 else f"{change.relative:+.1%}")
         for change in moved
     ]  # fmt: skip
@@ -251,7 +251,7 @@ def targets_page(found: Offered, *, title: str, key: str, asked: Mapping[str, st
     asked_again = {name: text for name, text in asked.items() if text and name != "to"}
     why = next(iter(found.lacking.values()), "").partition(";")[0]
     refused = {name: re.split(r"[;:] ", reason)[0] for name, reason in found.refused.items()}
-    return _fill("targets.html", title=f"Start {in_names(title)}", key=key, found=found, why=why, refused=refused,
+    return _fill("targets.html", title=f"Start {title}", key=key, found=found, why=why, refused=refused,
                  again=asked_again, of=urlencode(asked_again))  # fmt: skip
 
 

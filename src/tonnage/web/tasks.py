@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tonnage.catalog import part_name
 from tonnage.errors import BadRequest
 from tonnage.web.answering import answer_form, predict_each
 from tonnage.web.measured import chosen
@@ -177,7 +178,9 @@ def export(settings: Settings, *, kept: Kept, key: str, asked: dict[str, str]) -
     plan, option = launchable_option(kept.answer, rank=rank, checkpoint=checkpoint, additions=settings.additions)
     if not target:
         found = export.offered(plan, option)
-        return found._asdict(), pages.targets_page(found, title=option.configuration.label(), key=key, asked=asked)
+        return found._asdict(), pages.targets_page(
+            found, title=option.configuration.label(part_name), key=key, asked=asked
+        )
     written = dict(export.export(plan, option, to=target))
     known = export.known_targets()[target]
     about = f"Start it with: {known.start_of(written)}"

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tonnage.catalog import model_name
 from tonnage.domain.machine import LocalAnswer
 from tonnage.questions.answers import charts_of, document_of, explains, explanation_of, works
 from tonnage.record import Record
@@ -16,7 +17,6 @@ from tonnage.report import html
 from tonnage.report.charts.chart import Chart
 from tonnage.report.document import Block, Document, Headline, Meter, Meters, Note, Section, Table, Text
 from tonnage.report.metrics import OBJECTIVES
-from tonnage.report.names import in_names, model_name
 from tonnage.web.changes import Suggestion, suggestions
 from tonnage.web.matrix import Matrix, fastest, matrix_of
 
@@ -149,7 +149,7 @@ def answer_view(
     ]
     return AnswerView(
         good=lead.good,
-        sentence=in_names(answer.sentence),
+        sentence=answer.sentence,
         texts=texts,
         product=lead.text if lead.text != lead.line else "",
         details=lead.details,

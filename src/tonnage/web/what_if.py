@@ -9,7 +9,6 @@ from typing import Any, Final
 from tonnage.questions.check.check import Comparable, check
 from tonnage.questions.compare.answer import Change
 from tonnage.record import Record
-from tonnage.units import show
 from tonnage.web.questions import QUESTIONS, nest_form_names
 
 MOST: Final = 3
@@ -73,13 +72,6 @@ def changes_text(before: Any, now: Any) -> str:
     if not changes:
         return "see its answer"
     return ", ".join(words) or "nothing moves"
-
-
-def value(found: float | str | None, unit: str) -> str:
-    """A figure as people read it."""
-    if found is None:
-        return "–"
-    return show(found, unit) if isinstance(found, float) else found
 
 
 def _scale_text(text: str, factor: float) -> str | None:

@@ -186,7 +186,7 @@ def test_impossible_memory_names_the_states_and_the_smallest_that_works() -> Non
     answer = train(model="meta-llama/Llama-3.1-70B", accelerator="H100", provider="gcp", count="8", deadline=None)
     assert not answer.feasible and answer.binding is not None and answer.binding.limit == "memory"
     assert "more than available: 8 x " in (answer.binding.reason or "")
-    assert (answer.binding.nearest or "").startswith("smallest that works: 16 x h100-sxm5-80gb")
+    assert (answer.binding.nearest or "").startswith("smallest that works: 16 x H100 SXM5 80 GB")
     assert "TiB of states" in answer.sentence
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, accelerators_text, model_name, parts_name, provider_name
 from tonnage.catalog.fitted import with_training_totals
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.models import models
@@ -132,14 +132,15 @@ def _sentence(running: Running, sides: ServeSides | TrainSides, saving: Saving |
         return f"What the {running.format} starts cannot run: {findings[0] if findings else 'it does not fit'}.{after}"
     option = current.options[0]
     cost = show(option.bill.usd_per_hour, "USD/h")
-    now = f"Today {option.accelerators} x {option.configuration.accelerator} at {cost} ({option.bill.provider})"
+    now = f"Today {accelerators_text(option)} at {cost} ({provider_name(option.bill.provider)})"
     if saving is None or better is None:
         return f"{now}: nothing cheaper does the same."
     first = better.options[0]
-    then = f"{first.accelerators} x {first.configuration.accelerator} at {show(first.bill.usd_per_hour, 'USD/h')}"
+    then = f"{accelerators_text(first)} at {show(first.bill.usd_per_hour, 'USD/h')}"
     per = "a month" if saving.unit == "month" else "on the run"
     does = _does_the_same(option.configuration, first.configuration)
-    return f"{now}; {then} ({first.bill.provider}) {does} and saves ${saving.usd:,.0f} {per} ({saving.share:.0%})."
+    there = provider_name(first.bill.provider)
+    return f"{now}; {then} ({there}) {does} and saves ${saving.usd:,.0f} {per} ({saving.share:.0%})."
 
 
 def _does_the_same(today: Configuration | TrainConfiguration, better: Configuration | TrainConfiguration) -> str:
@@ -235,7 +236,9 @@ def _of_shape(running: Running, additions: Additions, assumed: list[str]) -> Mod
             and (narrow is None or width == narrow)
         )
         if same:
-            assumed.append(f"the network is that of {known.id}, whose widths the file states (--model names another)")
+            assumed.append(
+                f"the network is that of {model_name(known.id)}, whose widths the file states (--model names another)"
+            )
             return known
     stated = ", ".join(f"{name} {value}" for name, value in wanted.items() if value)
     raise BadRequest(
@@ -359,13 +362,11 @@ def _rental(
         held = [rental for site in found for rental in rentals(site, counts=(case.count,), terms=terms, today=today)]
         if held:
             if wanted and not providers:
-                assumed.append(
-                    f"{', '.join(wanted)} rents no {case.count} x {case.accelerator}: the cheapest offer stands for it"
-                )
+                who, parts = ", ".join(map(provider_name, wanted)), parts_name(case.count, case.accelerator)
+                assumed.append(f"{who} rents no {parts}: the cheapest offer stands for it")
             elif not wanted:
-                assumed.append(
-                    f"rented at the cheapest offer of {case.count} x {case.accelerator} (--provider states yours)"
-                )
+                parts = parts_name(case.count, case.accelerator)
+                assumed.append(f"rented at the cheapest offer of {parts} (--provider states yours)")
             return min(held, key=lambda rental: rental.usd_per_hour)
     raise BadRequest(
         f"nobody in the catalogue rents {case.count} x {case.accelerator} joined: its cost cannot be known; "

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, accelerators_text, parts_name, provider_name
 from tonnage.core.calibration_use import at_once, calibrations_among
 from tonnage.core.header import Infeasible
 from tonnage.domain.calibration import CalibrationUse
@@ -304,7 +304,7 @@ def _other_part(serve: Serve, now: State, request: Adopt, *, additions: Addition
 def _move_to(option: ServeOption, now: State) -> Action:
     return Action(
         name="accelerator",
-        change=f"move to {option.accelerators} x {option.configuration.accelerator} at {option.bill.provider}",
+        change=f"move to {accelerators_text(option)} at {provider_name(option.bill.provider)}",
         state=_state_of(option),
         usd_per_month=now.usd_per_month - option.usd_per_month,
         risk="another accelerator is predicted without the calibration of this service",
@@ -410,7 +410,7 @@ def _restores_objectives(action: Action, now: State) -> bool:
 
 def _sentence(now: State, actions: tuple[Action, ...], seen: Seen) -> str:
     rate = show(seen.rate_per_s, "1/s")
-    have = f"{plural(now.replicas, 'replica')} on {now.accelerators} x {now.accelerator}"
+    have = f"{plural(now.replicas, 'replica')} on {parts_name(now.accelerators, now.accelerator)}"
     carry, do = ("carry", "do") if now.replicas > 1 else ("carries", "does")
     state = (
         f"{carry} {rate} within the objectives"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from tonnage.catalog import accelerators_text, model_name, parts_name, provider_name
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainOption
+from tonnage.engines.registry import engine_title
 from tonnage.questions.adopt.question import Action, Adoption, Advice, Running, State
 from tonnage.report.document import Command, Document, Headline, Note, Table, Text, document, grid
 from tonnage.report.metrics import SPEEDS
-from tonnage.report.names import engine_name, model_name, provider_name
 from tonnage.report.wording import degrees, plural
 from tonnage.units import show
 
@@ -55,7 +56,7 @@ def _read(running: Running) -> str:
     words += [f"{len(telling) - MOST_SETTINGS} more"] if len(telling) > MOST_SETTINGS else []
     release = f" {running.version}" if running.version else ""
     copies = f", {plural(running.replicas, 'replica')}" if running.kind == "serve" else ""
-    program = engine_name(running.program)
+    program = engine_title(running.program)
     model = model_name(running.model) if running.model else "a network by its widths"
     return f"Read: {running.format}, {program}{release}, {model}{copies}: " + ", ".join(words)
 
@@ -99,7 +100,6 @@ def _cheaper_nearby(answer: Adoption) -> bool:
 
 
 def _row(label: str, option: ServeOption | TrainOption) -> tuple[str, ...]:
-    parts = f"{option.accelerators} x {option.configuration.accelerator}"
     price = f"{option.bill.usd_per_hour:,.2f}"
     where = provider_name(option.bill.provider)
     if isinstance(option, ServeOption):
@@ -107,7 +107,7 @@ def _row(label: str, option: ServeOption | TrainOption) -> tuple[str, ...]:
         most = option.replicas * seen.max_rate_per_s.value
         return (
             label,
-            parts,
+            accelerators_text(option),
             f"{option.replicas}x{degrees(c)} {c.precision.stored.upper()}",
             price,
             f"{option.usd_per_month:,.0f}",
@@ -118,7 +118,7 @@ def _row(label: str, option: ServeOption | TrainOption) -> tuple[str, ...]:
         )
     return (
         label,
-        parts,
+        accelerators_text(option),
         option.configuration.layout.label,
         price,
         f"{option.cost.value:,.0f}",
@@ -170,7 +170,7 @@ def _actions(answer: Advice, shown: Sequence[Action]) -> Table:
 def _state_row(name: str, state: State, saved: float) -> tuple[str, ...]:
     return (
         name,
-        f"{state.accelerators} x {state.accelerator}",
+        parts_name(state.accelerators, state.accelerator),
         state.precision.stored.upper(),
         f"{state.usd_per_month:,.0f}",
         f"{saved:,.0f}" if saved else "",

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from tonnage.catalog import Additions, traffic
+from tonnage.catalog import Additions, model_name, part_name, traffic
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.core.header import Context, Infeasible, model_facts, provenance
 from tonnage.core.sites import Site, sites
@@ -95,7 +95,7 @@ def served_today(request: Adopt, running: Running, *, accelerator: str, addition
     written = configuration.engine.max_model_len
     if longest is not None and written is not None and longest < written:
         assumed.append(
-            f"context: {longest:,} tokens, what {model.id} was made for; the file sets {written:,},"
+            f"context: {longest:,} tokens, what {model_name(model.id)} was made for; the file sets {written:,},"
             " which engines refuse unless they are told otherwise"
         )
     current, carries, stays = None, False, tuple[str, ...]()
@@ -320,9 +320,11 @@ def _site(request: Adopt, running: Running, accelerator: str, additions: Additio
         if left:
             offers = left
         else:
-            assumed.append(f"the catalogue has no offer of {accelerator} with {what}: the cheapest stands for it")
+            assumed.append(
+                f"the catalogue has no offer of {part_name(accelerator)} with {what}: the cheapest stands for it"
+            )
     if not (wanted or machine.instance_type):
-        assumed.append(f"rented at the cheapest offer of {accelerator} (--provider states yours)")
+        assumed.append(f"rented at the cheapest offer of {part_name(accelerator)} (--provider states yours)")
     return replace(site, offers=offers)
 
 

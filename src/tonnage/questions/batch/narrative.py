@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from tonnage.catalog import accelerators_text, model_name, part_name, provider_name, seller
 from tonnage.core.break_even import (
     DOUBLINGS,
     Axis,
@@ -46,7 +47,7 @@ WORTH_A_POINT: Final = 1.1
 
 def purpose(asked: Context[Batch]) -> str:
     """What is asked for."""
-    return f"to finish {asked.request.items:,.0f} items of {asked.request.model}"
+    return f"to finish {asked.request.items:,.0f} items of {model_name(asked.request.model)}"
 
 
 def sentence(asked: Context[Batch], options: tuple[BatchOption, ...]) -> str:
@@ -54,20 +55,18 @@ def sentence(asked: Context[Batch], options: tuple[BatchOption, ...]) -> str:
     request = asked.request
     best = options[0]
     old = ", old price" if best.bill.stale else ""
-    layout = f"{best.replicas} x {best.configuration.label()}"
+    layout = f"{best.replicas} x {best.configuration.label(part_name)}"
     return (
-        f"Rent {best.bill.instances} x {best.bill.instance_type} ({best.accelerators} x "
-        f"{best.configuration.accelerator}) at {best.bill.provider} {best.bill.region} for {best.wall_s.shown()}: "
-        f"{best.cost.shown()} for {request.items:,.0f} items, "
+        f"Rent {best.bill.instances} x {best.bill.instance_type} ({accelerators_text(best)}) at {seller(best.bill)} "
+        f"for {best.wall_s.shown()}: {best.cost.shown()} for {request.items:,.0f} items, "
         f"{show(best.usd_per_thousand_items, 'USD')} a thousand ({best.bill.term}, {best.bill.as_of}{old}; {layout})."
     )
 
 
 def describe_option(option: BatchOption) -> str:
     """An option in a few words."""
-    name = f"{option.accelerators} x {option.configuration.accelerator}"
     when = f"in {show(option.wall_s.value, 's')} ({option.bill.term})"
-    return f"{name} for {show(option.cost.value, 'USD')} {when}"
+    return f"{accelerators_text(option)} for {show(option.cost.value, 'USD')} {when}"
 
 
 def lead_reason(first: BatchOption, *, confidence: float) -> str:
@@ -121,7 +120,7 @@ def _spread(points: list[JobRun]) -> list[JobRun]:
 
 def _trade_off(run: JobRun, *, cheapest: JobRun) -> TradeOff:
     return TradeOff(
-        label=f"{run.at.work.configuration.label()} at {run.at.offer.provider}",
+        label=f"{run.at.work.configuration.label(part_name)} at {provider_name(run.at.offer.provider)}",
         accelerators=run.accelerators,
         term=run.at.term,
         wall_s=run.wall_s,
@@ -163,8 +162,9 @@ def _against(option: BatchOption, base: BatchOption) -> str:
     error = math.exp(math.hypot(_log_error(option.items_per_s), _log_error(base.items_per_s)))
     said = "cheaper" if faster > price else "more expensive"
     tie = " [not distinguishable within error]" if faster / error <= price <= faster * error else ""
+    one, other = (part_name(of.configuration.accelerator) for of in (option, base))
     return (
-        f"{option.configuration.accelerator}: {_times(price)} the hourly price of {base.configuration.accelerator}, "
+        f"{one}: {_times(price)} the hourly price of {other}, "
         f"{_times(faster)} ({_times(faster / error)}-{_times(faster * error)}) as fast: {said} per item{tie}"
     )
 
@@ -184,11 +184,15 @@ def spot_against(options: tuple[BatchOption, ...]) -> str:
         return ""
     saved = 1.0 - spot.cost.value / steady.cost.value
     word = f"saves {saved:.0%}" if saved > 0 else f"costs {-saved:.0%} more"
+    here, there = (
+        f"{show(one.cost.value, 'USD')} on {part_name(one.configuration.accelerator)} "
+        f"at {provider_name(one.bill.provider)}"
+        for one in (spot, steady)
+    )
     return (
-        f"spot {word}: {show(spot.cost.value, 'USD')} on {spot.configuration.accelerator} at {spot.bill.provider} "
-        f"against {show(steady.cost.value, 'USD')} on {steady.configuration.accelerator} at {steady.bill.provider} "
-        f"on-demand; {1 - spot.useful:.1%} of its hours are lost to spot preemptions, and old traces had capacity "
-        f"{spot.available:.0%} of the time, which its {show(spot.wall_s.value, 's')} count in"
+        f"spot {word}: {here} against {there} on-demand; {1 - spot.useful:.1%} of its hours are lost to spot "
+        f"preemptions, and old traces had capacity {spot.available:.0%} of the time, which its "
+        f"{show(spot.wall_s.value, 's')} count in"
     )
 
 
@@ -210,7 +214,7 @@ def too_expensive(request: Batch, run: JobRun) -> Verdict:
     budget = request.budget_usd or 0.0
     return refusal(
         "budget",
-        f"{run.at.work.configuration.label()} costs {show(usd, 'USD')}, above {show(budget, 'USD')}",
+        f"{run.at.work.configuration.label(part_name)} costs {show(usd, 'USD')}, above {show(budget, 'USD')}",
         short_by=usd - budget,
         nearest=f"budget {show(usd * 1.005, 'USD')}",
     )

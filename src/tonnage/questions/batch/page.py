@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from tonnage.catalog import model_name, product
 from tonnage.domain.batch_plan import BatchOption, BatchPlan, TradeOff, cheapest_on
+from tonnage.engines.registry import engine_release
 from tonnage.questions.train.page import batch_charts
 from tonnage.report.document import Contents, Headline, Meter, Table, Text, grid
-from tonnage.report.names import engine_title, model_name, product
 from tonnage.report.page import COST, PROVIDER, REGION, TERM, TIME, Page, at
 from tonnage.report.screen import (
     cheaper_stored,
@@ -50,7 +51,7 @@ def _question(plan: BatchPlan) -> list[str]:
 def _recommendation(_: BatchPlan, best: BatchOption) -> Headline:
     c = best.configuration
     how = f"{plural(best.replicas, 'replica')}, {degrees(c)}, {c.precision.stored.upper()}"
-    run = engine_title(c.engine.name, c.engine)
+    run = engine_release(c.engine.name, c.engine)
     price, note = run_price(best.cost, wall_s=best.wall_s.value, usd_per_hour=best.bill.usd_per_hour)
     parts = used_of(best, product(c.accelerator))
     return Headline(parts, details=(f"{how}, {run}", rental_text(best.bill)), price=price, price_note=note)

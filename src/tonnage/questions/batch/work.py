@@ -12,6 +12,7 @@ from functools import cache
 from typing import Final
 
 from tonnage import catalog
+from tonnage.catalog import part_name
 from tonnage.catalog.failures import spot_uptime
 from tonnage.core.board_power import predicted_load
 from tonnage.core.cold_start import ColdStart, cold_start
@@ -84,7 +85,7 @@ class Candidate(Record, kw_only=True):
     @property
     def name(self) -> str:
         """Accelerator and term: what a choice is called by."""
-        return self.work.configuration.accelerator + ("" if self.term == "on-demand" else f", {self.term}")
+        return part_name(self.work.configuration.accelerator) + ("" if self.term == "on-demand" else f", {self.term}")
 
     @property
     def step(self) -> int:

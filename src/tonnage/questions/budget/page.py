@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from tonnage.catalog import accelerators_text, model_name, parts_name
 from tonnage.domain.requests.common import Slo
 from tonnage.questions.budget.question import Affordable, AffordableRun, BudgetPlan
 from tonnage.questions.serve.page import chance_name, latency_meters, serve_question
@@ -22,7 +23,6 @@ from tonnage.report.document import (
     grid,
     sections,
 )
-from tonnage.report.names import model_name, part_name
 from tonnage.report.page import WholePage, explained_whole
 from tonnage.report.screen import first_screen, held_text, price_dates, stale_text
 from tonnage.report.wording import (
@@ -84,7 +84,6 @@ def _serving(plan: BudgetPlan, models: Sequence[Affordable], *, screen: Screen) 
     option, request = best.option, plan.request
     rate = show(best.rate_per_s, "1/s").replace("/s", " req/s")
     of = model_name(best.model)
-    what = f"{option.accelerators} x {part_name(option.configuration.accelerator)}"
     meters = [
         Meter("tokens", f"{best.output_tokens_per_s:,.0f} output tokens/s"),
         *latency_meters(request.serve.slo if request.serve else Slo(), option.capacity),
@@ -101,7 +100,9 @@ def _serving(plan: BudgetPlan, models: Sequence[Affordable], *, screen: Screen) 
     simulate = f"By averages; this simulates it: `tonnage plan serve {best.model} --rate {load:.15g}/s`"
     return screen(
         answer=Headline(
-            f"{rate} of {of}", details=(what, rental_text(option.bill)), price=f"{money(best.usd_per_month)}/month"
+            f"{rate} of {of}",
+            details=(accelerators_text(option), rental_text(option.bill)),
+            price=f"{money(best.usd_per_month)}/month",
         ),
         meters=meters,
         table=_models(models, benchmark=plan.benchmark),
@@ -118,7 +119,7 @@ def _models(models: Sequence[Affordable], *, benchmark: str) -> Table:
             UNKNOWN if one.quality is None else f"{one.quality:.1f}",
             show(one.rate_per_s, "count"),
             f"{one.output_tokens_per_s:,.0f}",
-            f"{one.option.accelerators} x {part_name(one.option.configuration.accelerator)}",
+            accelerators_text(one.option),
             f"{degrees(one.option.configuration)} {one.option.configuration.precision.stored}",
             chance_text(one.option.chance),
             f"{one.usd_per_month:,.0f}",
@@ -150,7 +151,7 @@ def _runs(plan: BudgetPlan, *, screen: Screen) -> tuple[Block, ...]:
         answer=Headline(
             f"{_size(first.parameters)} parameters on {_size(first.tokens)} tokens",
             details=(
-                f"{first.configuration.count} x {part_name(first.configuration.accelerator)}",
+                parts_name(first.configuration.count, first.configuration.accelerator),
                 show(first.wall_s, "s"),
             ),
             price=money(first.cost.value),
@@ -179,7 +180,7 @@ def _sizes(runs: tuple[AffordableRun, ...]) -> Table:
             _size(one.tokens),
             f"{one.tokens / one.parameters:,.0f}",
             f"{one.loss:.2f} ({one.loss_low:.2f}-{one.loss_high:.2f})",
-            f"{one.configuration.count} x {part_name(one.configuration.accelerator)}",
+            parts_name(one.configuration.count, one.configuration.accelerator),
             show(one.wall_s, "s"),
             money(one.cost.value),
             UNKNOWN if one.usd_per_million_output_tokens is None else f"{one.usd_per_million_output_tokens:.3g}",
@@ -195,7 +196,7 @@ def _tunes(plan: BudgetPlan) -> Table:
             model_name(one.model),
             one.method,
             _size(one.tokens),
-            f"{one.configuration.count} x {part_name(one.configuration.accelerator)}",
+            parts_name(one.configuration.count, one.configuration.accelerator),
             show(one.wall_s, "s"),
             spread_usd(one.cost),
         )

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, accelerators_text, model_name, part_name, parts_name
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.published import BENCHMARK, downloads, published_score
 from tonnage.core.calibration_use import Run, TrainRun, at_once
@@ -75,8 +75,8 @@ def _serving(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPl
         binding = _least(request, additions=additions, today=today)
         return replace(base, binding=binding, sentence=none_works(f"Not within {budget}", binding))
     first = models[0]
-    what = f"{first.option.accelerators} x {first.option.configuration.accelerator}"
-    served = f"{show(first.rate_per_s, '1/s')} of {first.model} ({first.output_tokens_per_s:,.0f} output tokens/s)"
+    name = model_name(first.model)
+    served = f"{show(first.rate_per_s, '1/s')} of {name} ({first.output_tokens_per_s:,.0f} output tokens/s)"
     lead = "The largest rate" if request.model is not None else "The best model by published score"
     return replace(
         base,
@@ -87,7 +87,8 @@ def _serving(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPl
         benchmark=BENCHMARK,
         evaluated=looked,
         provenance=provenance((one.option.bill for one in models), today=today, assumed=base.provenance.assumed),
-        sentence=f"{lead} within {budget}: {served} on {what}, ${first.usd_per_month:,.0f} a month.",
+        sentence=f"{lead} within {budget}: {served} on {accelerators_text(first.option)}, "
+        f"${first.usd_per_month:,.0f} a month.",
     )
 
 
@@ -113,7 +114,7 @@ def _least(request: Budget, *, additions: Additions, today: date) -> Verdict:
     monthly = cheapest * HOURS_PER_MONTH
     return refusal(
         "budget",
-        f"the least that serves {request.model} costs ${monthly:,.0f} a month",
+        f"the least that serves {model_name(request.model)} costs ${monthly:,.0f} a month",
         short_by=cheapest - (request.usd_per_h or 0.0),
         nearest=f"${monthly:,.0f}/month, fewer bits (--precision), or a smaller model",
         unit="USD/h",
@@ -138,7 +139,7 @@ def _training(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetP
         optimal_range=(low, high),
         sentence=f"{show(base.request.usd or 0.0, 'USD')} trains {first.parameters / 1e9:.3g}B parameters on "
         f"{first.tokens / 1e9:,.3g}B tokens at the compute optimum, in {first.wall_s / 86400:.0f} days on "
-        f"{first.configuration.count} x {first.configuration.accelerator}.",
+        f"{parts_name(first.configuration.count, first.configuration.accelerator)}.",
     )
 
 
@@ -153,9 +154,9 @@ def _finetuning(base: BudgetPlan, *, additions: Additions, today: date) -> Budge
         tunes=tunes,
         bill=first.cost,
         measure_first=_before_run(base.request, first),
-        sentence=f"{show(base.request.usd or 0.0, 'USD')} tunes {first.model} by {first.method} on "
+        sentence=f"{show(base.request.usd or 0.0, 'USD')} tunes {model_name(first.model)} by {first.method} on "
         f"{first.tokens / 1e9:,.3g}B tokens, in {first.wall_s / 86400:.1f} days on {first.configuration.count} x "
-        f"{first.configuration.accelerator}.",
+        f"{part_name(first.configuration.accelerator)}.",
     )
 
 
@@ -164,7 +165,8 @@ def _before_service(request: Budget, models: tuple[Affordable, ...]) -> FirstMea
     confidence = request.serve.confidence if request.serve is not None else 0.5
     rivals = [
         rival_of(one.option, place, confidence=confidence)._replace(
-            what=f"{one.model} on {few_words(one.option.configuration, ranks=one.option.configuration.ranks)}",
+            what=f"{model_name(one.model)} on "
+            f"{few_words(one.option.configuration, ranks=one.option.configuration.ranks)}",
             cost=partial(_place, place),
         )
         for place, one in enumerate(models)

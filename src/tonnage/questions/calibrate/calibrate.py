@@ -16,7 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, part_name
 from tonnage.catalog.fitted import Priors, causes, priors
 from tonnage.core.drift import SAME_AS
 from tonnage.core.error_model import NINETY, ErrorModel, as_measured
@@ -234,7 +234,7 @@ def _sentence(own: Calibration, *, before: float, after: float, left: float | No
     held = f", {left:.0%} on loads left out" if left is not None else ""
     sure = f"; TPOT is now known within {own.factors['tpot_s'] - 1.0:.0%}" if "tpot_s" in own.factors else ""
     return (
-        f"{own.engine} on {own.accelerator}: mean error {before:.0%} before, {after:.0%} after{held}; "
+        f"{own.engine} on {part_name(own.accelerator)}: mean error {before:.0%} before, {after:.0%} after{held}; "
         f"x{s.memory:.3g} on what memory bounds, x{s.compute:.3g} on what arithmetic bounds, "
         f"{s.step_s * 1e3:.3g} ms of host a step{sure}."
     )

@@ -6,6 +6,7 @@ import math
 
 import msgspec
 
+from tonnage.catalog import part_name
 from tonnage.domain.calibration import Calibrated, CalibrationError, MeasurePlan
 from tonnage.domain.listing import Refresh, Refreshed, RefreshedModel, RefreshedModels
 from tonnage.domain.measurement import History
@@ -76,7 +77,7 @@ def measure_plan_document(found: MeasurePlan) -> Document:
     rows = [
         (
             str(place),
-            p.accelerator,
+            part_name(p.accelerator),
             p.engine,
             p.layout,
             p.precision,

@@ -17,7 +17,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions, hub
+from tonnage.catalog import Additions, hub, part_name
 from tonnage.catalog.fitted import priors
 from tonnage.core import train_estimate as estimate
 from tonnage.core.error_model import NINETY
@@ -169,7 +169,8 @@ def calibrate_training(
     sure = f"; a step is now known within {factors['step_s'] - 1.0:.0%}" if "step_s" in factors else ""
     return Calibrated(
         schema=CALIBRATE_SCHEMA,
-        sentence=f"Training with {software} on {part}: mean error {before:.0%} before, {after:.0%} after{sure}.",
+        sentence=f"Training with {software} on {part_name(part)}: mean error {before:.0%} before, "
+        f"{after:.0%} after{sure}.",
         calibration=own,
         prior=Stretch(),
         prior_spread={},

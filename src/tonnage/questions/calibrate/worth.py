@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from tonnage.catalog import part_name
 from tonnage.core.error_model import NINETY, correlation
 from tonnage.domain.answer import Quantity
 from tonnage.domain.calibration import MEASURE_PLAN_SCHEMA, MeasurePlan, Proposal
@@ -185,7 +186,7 @@ def _proposal(option: ServeOption, place: int, chance: float) -> Proposal:
 
 def _sentence(plan: ServePlan, now: float, proposals: Sequence[Proposal]) -> str:
     first = plan.options[0].configuration
-    lead = f"{first.accelerator} with {first.engine.name} is the right choice with a chance of {now:.0%}"
+    lead = f"{part_name(first.accelerator)} with {first.engine.name} is the right choice with a chance of {now:.0%}"
     if not proposals:
         return f"{lead}; no measurement of one option would raise it by {WORTH:.0%} or more."
     last = proposals[-1]

@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, part_name
 from tonnage.catalog.rows import SHIPPED, data_version, folder_in, installed_versions
 from tonnage.core.files import read_text
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
@@ -79,7 +79,7 @@ def figures(plan: Comparable) -> Iterator[Figure]:
         return
     option = plan.options[0]
     bill = option.bill
-    yield "configuration", "", option.configuration.label(), None
+    yield "configuration", "", option.configuration.label(part_name), None
     yield "offer", "", f"{bill.provider} {bill.instance_type} {bill.region} {bill.term}", None
     if isinstance(option, ServeOption):
         yield "replicas", "count", float(option.replicas), None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
+from tonnage.catalog import model_name
 from tonnage.questions.compare.answer import Change, Check, Verification
 from tonnage.report.document import Document, Headline, Note, Table, blocks, grid
 from tonnage.report.wording import figure_name
@@ -96,13 +97,21 @@ def _table(changes: list[Change]) -> list[str]:
 
 def _cells(change: Change) -> list[str]:
     relative = "" if change.relative is None else f"{change.relative:+.1%}"
-    return [figure_name(change.what), _value(change.before, change.unit), _value(change.now, change.unit), relative]
+    return [figure_name(change.what), *values_text(change), relative]
 
 
-def _value(value: float | str | None, unit: str) -> str:
-    if value is None:
-        return "-"
-    return value if isinstance(value, str) else show(value, unit)
+def values_text(change: Change) -> list[str]:
+    """Before and now, as people read them."""
+    return [
+        "–"
+        if value is None
+        else show(value, change.unit)
+        if isinstance(value, float)
+        else model_name(value)
+        if change.what == "model"
+        else value
+        for value in (change.before, change.now)
+    ]
 
 
 def _plain(text: str) -> str:

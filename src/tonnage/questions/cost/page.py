@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from tonnage.catalog import product, provider_name, seller
 from tonnage.domain.cost import Input, Rent, RentOrBuy, Swing, cheapest_steady
 from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, names, records
 from tonnage.report.document import (
@@ -17,7 +18,6 @@ from tonnage.report.document import (
     grid,
     sections,
 )
-from tonnage.report.names import product, provider_name
 from tonnage.report.page import usd_table
 from tonnage.report.screen import dates_to, first_screen
 from tonnage.report.wording import chance, chance_text, limits, money, percent, plural
@@ -111,7 +111,7 @@ def _rents(answer: RentOrBuy, rents: Sequence[Rent]) -> Table:
              "pays back>2", "cheaper", "price of<4")  # fmt: skip
     rows = [
         (
-            f"{provider_name(rent.provider)} {rent.region}".strip(),
+            seller(rent),
             rent.term,
             f"{rent.usd_per_accelerator_hour:,.2f}",
             f"{_usd_per_used_hour(answer, rent):,.2f}",

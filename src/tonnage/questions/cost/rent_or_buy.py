@@ -14,7 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, part_name, parts_name, provider_name
 from tonnage.catalog.price_history import price_fall, price_points
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.cost import (
@@ -186,7 +186,7 @@ def _sentence(
     owned = _show_bounds(cost)
     wins = sum(rent.owning_wins for rent in rents)
     price = show(reference.usd_per_accelerator_hour, "USD/h")
-    where = f"{reference.provider} {reference.term} at {price} ({reference.as_of})"
+    where = f"{provider_name(reference.provider)} {reference.term} at {price} ({reference.as_of})"
     even = reference.break_even_utilisation
     meets = (
         "owning never breaks even against the cheapest"
@@ -202,14 +202,14 @@ def _sentence(
 
 
 def _nothing_to_compare(server: OwnedServer, cost: Quantity, wider: tuple[str, ...]) -> str:
-    hint = "; ".join(wider) or f"nobody in the catalogue rents {server.accelerator}, give --rent '$2.50/h'"
+    hint = "; ".join(wider) or f"nobody in the catalogue rents {part_name(server.accelerator)}, give --rent '$2.50/h'"
     return (
         f"Owning {_name(server)} costs {_show_bounds(cost)} per accelerator-hour of work; no price to compare: {hint}."
     )
 
 
 def _name(server: OwnedServer) -> str:
-    return f"a machine with {server.count} x {server.accelerator}"
+    return f"a machine with {parts_name(server.count, server.accelerator)}"
 
 
 def _show_bounds(cost: Quantity) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from tonnage.catalog import NOTHING, Additions
+from tonnage.catalog import NOTHING, Additions, model_name, part_name, parts_name
 from tonnage.catalog.hub import resolve
 from tonnage.core.calibration_use import training_use
 from tonnage.core.deployment import case_of
@@ -179,9 +179,9 @@ def explain_case(case: Case | RlCase, *, additions: Additions = NOTHING) -> Brea
 
 
 def _label(case: ServeCase | TrainCase) -> str:
-    name = case.model if isinstance(case.model, str) else getattr(case.model, "id", "a model of your own")
+    name = model_name(case.model) if isinstance(case.model, str) else getattr(case.model, "id", "a model of your own")
     if isinstance(case, TrainCase):
-        return f"{name}, {case.method} on {case.count} x {case.accelerator}"
+        return f"{name}, {case.method} on {parts_name(case.count, case.accelerator)}"
     layout = case.layout
     degrees = " ".join(layout.degrees())
     t = case.traffic
@@ -195,7 +195,7 @@ def _label(case: ServeCase | TrainCase) -> str:
         else f"{'a batch' if t.static else 'a burst'} of {t.batch}"
     )
     count = layout.ranks * case.replicas
-    where = f"{count} x {case.accelerator}" + (f" {degrees}" if degrees else "")
+    where = parts_name(count, case.accelerator) + (f" {degrees}" if degrees else "")
     return f"{name} on {where}, {case.engine}, {load}, {case.isl:g} tokens in and {case.osl:g} out"
 
 
@@ -217,7 +217,7 @@ def explain_plan(plan: Plan, *, rank: int = 1, additions: Additions = NOTHING) -
     if isinstance(plan, TrainPlan):
         return _training(plan, plan.options[rank - 1], rank, additions)
     option = plan.options[rank - 1]
-    label = f"option {rank}: {option.configuration.label()}"
+    label = f"option {rank}: {option.configuration.label(part_name)}"
     try:
         result = predict(_case_of(plan, option), additions=additions, why=True)
     except TonnageError as error:
@@ -244,7 +244,7 @@ def _training(plan: TrainPlan, option: TrainOption, rank: int, additions: Additi
     """The step of an option, rebuilt from its degrees; what the rebuilding misses is a part of its own."""
     from tonnage.questions.predict.training import step_numbers
 
-    label = f"option {rank}: {option.configuration.label()}"
+    label = f"option {rank}: {option.configuration.label(part_name)}"
     try:
         model = resolve(str(plan.model.get("id") or plan.request.model), additions=additions)
         job = job_of(plan.request, model)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from tonnage.catalog import part_name
 from tonnage.domain.answer import Breakdown, Evidence, Quantity
 from tonnage.errors import UnknownName
 from tonnage.report.document import (
@@ -21,7 +22,6 @@ from tonnage.report.document import (
     grid,
     sections,
 )
-from tonnage.report.names import model_name, with_names
 from tonnage.report.wording import limits
 from tonnage.units import show
 
@@ -58,9 +58,9 @@ def breakdown_document(opened: Breakdown, *, depth: int = DEPTH, only: str | Non
         why.append(Section(f"{node.name}: {_amount(node)}", blocks(node.how, parts)))
     cited = [f"[{number}] {source}" for source, number in sources.items()]
     why += sections({"Sources": cited, "Assumptions": opened.notes})
-    lead = Headline(_label(opened), good=bool(opened.numbers))
+    lead = Headline(opened.label, good=bool(opened.numbers))
     rest: Contents = (_overview([opened]), Note(hint=_REST)) if opened.numbers else opened.notes[:1]
-    return with_names(Document(blocks(lead, None if opened.numbers and only else rest), tuple(why)))
+    return Document(blocks(lead, None if opened.numbers and only else rest), tuple(why))
 
 
 def opened_to(opened: Breakdown, *, depth: int | None, only: str | None) -> Breakdown:
@@ -90,19 +90,12 @@ def plan_breakdown(explanation: Document, plan: Any, *, rank: int, breakdowns: S
         if isinstance(value := getattr(option, field), Quantity) and value.parts
     ]
     table, label = _overview(breakdowns, sums), getattr(getattr(option, "configuration", None), "label", None)
-    said = f"Option {rank} of {len(options)}: {label()}" if label else ""
+    said = f"Option {rank} of {len(options)}: {label(part_name)}" if label else ""
     moved = rank > 1 and bool(said)
     # The plan's own sentence speaks of the first option.
     first = [block for block in explanation.first if not (moved and isinstance(block, Headline))]
     opening = blocks(Headline(said) if moved else said, table, Note(hint=_REST))
-    return replace(explanation, first=(*first, *with_names(Document(opening)).first))
-
-
-def _label(opened: Breakdown) -> str:
-    """What is opened, the model as people write it: the label begins with its id."""
-    first, blank, rest = opened.label.partition(" ")
-    lead = first.rstrip(",")
-    return f"{model_name(lead)}{first[len(lead) :]}{blank}{rest}" if "/" in lead else opened.label
+    return replace(explanation, first=(*first, *opening))
 
 
 def _overview(breakdowns: Sequence[Breakdown], sums: Sequence[tuple[str, Quantity]] = ()) -> Table:

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import NOTHING, Additions
+from tonnage.catalog import NOTHING, Additions, model_name
 from tonnage.catalog.engines import formats, names_parts_of
 from tonnage.catalog.hub import resolve
 from tonnage.catalog.published import BENCHMARK, downloads, published_score
@@ -172,7 +172,7 @@ def _assumptions(model: Model, request: FitRequest) -> tuple[str, ...]:
 
 
 def _sentence(model: Model, request: FitRequest, *, rows: tuple[FitRow, ...], too_small: int) -> str:
-    what = f"{model.id} {_purpose(model, request)}"
+    what = f"{model_name(model.id)} {_purpose(model, request)}"
     if not rows:
         return f"{what} fits none of the {too_small} accelerator types looked at, on up to {MAX_RANKS} of each."
     if not request.accelerators:
@@ -324,9 +324,11 @@ def _score(model: Model) -> str:
 def _models_sentence(found: list[Model], *, known: int, named: Accelerator, billions: int) -> str:
     best, largest = found[0], max(found, key=lambda model: parameters(model).value)
     by = f"by published {BENCHMARK}" if published_score(best.id) is not None else "by size"
-    beside = "" if largest is best else f", the largest {largest.id} ({parameters(largest).value / 1e9:,.3g} B)"
+    beside = (
+        "" if largest is best else f", the largest {model_name(largest.id)} ({parameters(largest).value / 1e9:,.3g} B)"
+    )
     return (
-        f"{len(found)} of {known} downloadable models fit 1 x {named.name}: the best {by} is {best.id} "
+        f"{len(found)} of {known} downloadable models fit 1 x {named.name}: the best {by} is {model_name(best.id)} "
         f"({parameters(best).value / 1e9:,.3g} B parameters){beside}; a dense decoder may have up to {billions} B."
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from tonnage.catalog import model_name, product
+from tonnage.engines.registry import engine_release
 from tonnage.questions.fit.question import FitAnswer, FitRow, Rule
 from tonnage.report.charts.chart import Chart, memory_chart
 from tonnage.report.document import (
@@ -16,7 +18,6 @@ from tonnage.report.document import (
     grid,
     sections,
 )
-from tonnage.report.names import engine_title, model_name, product
 from tonnage.report.screen import first_screen, risk
 from tonnage.report.wording import limits, meter, plural
 from tonnage.units import show
@@ -63,7 +64,7 @@ def _question(answer: FitAnswer) -> list[str]:
                ("batch", request.batch, ""), ("sequences of", request.seq_len, "tokens"),
                ("", request.resolution, "px"))  # fmt: skip
     asked = [f"{lead} {number:,} {unit}".strip() for lead, number, unit in numbers if number]
-    engine = [engine_title(request.engine)] if answer.goal == "serve" else []
+    engine = [engine_release(request.engine)] if answer.goal == "serve" else []
     active = answer.active_parameters
     moe = f", {active / 1e9:,.3g} B active" if active < 0.95 * answer.parameters else ""
     goal = {"serve": "serving", "train": "training", "finetune": f"{request.method} fine-tune"}.get(

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from tonnage.catalog import part_name, provider_name
 from tonnage.core.stop import stop_asked
 from tonnage.optimize.fleet import Fleet, FleetProblem, Quota, cheapest_fleet, least_cost, takes_long
 from tonnage.questions.fleet.answer import FleetAlternative, FleetLimit, FleetWorkload, SurerFleet
@@ -103,7 +104,9 @@ def alternatives(beside: Beside) -> tuple[Other, ...]:
     found: list[Other | None] = [_of_one_kind(beside, kinds)]
     if len(kinds) > 1:
         rare = kinds[-1]
-        found.append(_under(beside, f"without {rare}, the least used kind", narrowed=asked.without_kind(rare)))
+        found.append(
+            _under(beside, f"without {part_name(rare)}, the least used kind", narrowed=asked.without_kind(rare))
+        )
     found.append(_at_one_provider(beside))
     used = sorted({name for _, name in fleet.instances})
     if "spot" in used or WITHOUT_SPOT in beside.tried:
@@ -145,7 +148,7 @@ def _under(beside: Beside, name: str, *, narrowed: FleetContext) -> Other:
         fleet = answer
     if not fleet.feasible:
         return Other(_row(beside, name, cost=None))
-    kinds = ", ".join(kinds_of(beside.found.asked, fleet)) or "hosts alone"
+    kinds = ", ".join(map(part_name, kinds_of(beside.found.asked, fleet))) or "hosts alone"
     row = _row(beside, name, cost=fleet.cost, what="this fleet" if fleet is answer else f"on {kinds}")
     return Other(row, fleet if narrowed.loss else None)
 
@@ -181,7 +184,9 @@ def _of_one_kind(beside: Beside, used: list[str]) -> Other:
     needed = {i for i, w in enumerate(asked.request.workloads) if w.kind != "cpu"}
     able = [kind for kind, who in served.items() if who >= needed]
     able.sort(key=lambda kind: used.index(kind) if kind in used else len(used))
-    ranked = _cheapest_first(beside, {f"one kind alone: {kind}": asked.of_kinds({kind}) for kind in able[:MAX_KINDS]})
+    ranked = _cheapest_first(
+        beside, {f"one kind alone: {part_name(kind)}": asked.of_kinds({kind}) for kind in able[:MAX_KINDS]}
+    )
     if not ranked:
         what = "none serves every workload within limits and objectives"
         return Other(FleetAlternative(name="one kind of accelerator alone", what=what))
@@ -207,7 +212,8 @@ def _at_one_provider(beside: Beside) -> Other | None:
     if len(providers) < 2:
         return None
     conditions = {
-        f"one provider alone: {provider}": asked.only(partial(_is_sold_by, provider)) for provider in sorted(providers)
+        f"one provider alone: {provider_name(provider)}": asked.only(partial(_is_sold_by, provider))
+        for provider in sorted(providers)
     }
     able = _cheapest_first(beside, conditions)
     if able:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Final, Literal
 
+from tonnage.catalog import part_name
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
 from tonnage.domain.infer_plan import Infer
@@ -165,8 +166,9 @@ class FleetQuota(SparseRecord, kw_only=True):
     term: Annotated[str | None, offer_field("only on this term", choices=TERMS)] = None
 
     def label(self) -> str:
-        """A few words that name it: "16 h100-sxm5-80gb on-demand"."""
-        named = [*filter(None, (self.accelerator, self.provider, self.region, self.term))]
+        """A few words that name it: "16 x H100 SXM5 80 GB on-demand"."""
+        part = part_name(self.accelerator) if self.accelerator else None
+        named = [*filter(None, (part, self.provider, self.region, self.term))]
         return f"{self.most} x {' '.join(named)}" if named else f"{self.most} accelerators in all"
 
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, part_name
 from tonnage.catalog.hardware import Slice, part_of, slices_of
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.core.error_model import end_at
@@ -328,7 +328,9 @@ def _evaluate(search: _Search, run: Configuration) -> Candidate | Infeasible:
     ).carrying(workload, tuple(point.rate_per_s if point is not None else 0.0 for point in points))
     if any(found.rates):
         return found
-    return Infeasible(configuration=run, verdict=too_unsure(run.label(), found.likeliest(), asked=workload.confidence))
+    return Infeasible(
+        configuration=run, verdict=too_unsure(run.label(part_name), found.likeliest(), asked=workload.confidence)
+    )
 
 
 def _for_all_lengths(search: _Search, one: Candidate) -> Candidate:

@@ -6,6 +6,7 @@ import math
 
 from msgspec.structs import replace
 
+from tonnage.catalog import parts_name
 from tonnage.core.board_power import SUM, spread, steady_load, watts_of
 from tonnage.core.host import sampling_needs, serving_needs
 from tonnage.core.measure_first import (
@@ -273,7 +274,7 @@ def sentence(plan: FleetPlan) -> str:
     kinds: dict[str, float] = {}
     for one in plan.instances:
         kinds[one.accelerator] = kinds.get(one.accelerator, 0.0) + plan.most_accelerators(one)
-    what = " + ".join(f"{count:g} x {name}" for name, count in kinds.items() if not name.startswith("cpu-"))
+    what = " + ".join(parts_name(count, name) for name, count in kinds.items() if not name.startswith("cpu-"))
     hosts = sum(1 for name in kinds if name.startswith("cpu-"))
     what += " + hosts" * bool(hosts and what) or "hosts alone" * (not what)
     low, high = plan.bill.low, plan.bill.high

@@ -25,7 +25,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, accelerators_text
 from tonnage.catalog.hardware import Slice, decoder, part_of, slices_of
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.core.error_model import end_within, joint_chance
@@ -241,7 +241,9 @@ def run_candidates(
         able, refused = trainable_sites(
             (offered,), filters=run.filters, precision=asked.job.case.precision, framework=run.framework
         )
-        missed += [InfeasibleRun(what=one.what, accelerator=one.what, verdict=one.verdict) for one in refused]
+        missed += [
+            InfeasibleRun(what=one.what, accelerator=site.accelerator.id, verdict=one.verdict) for one in refused
+        ]
         here = replace(asked, request=replace(asked.request, filters=replace(run.filters, terms=terms)))
         for one in able:
             for attempt in attempts_at(here, one):
@@ -375,7 +377,7 @@ def runs_of(solution: Solution) -> tuple[FleetRun, ...]:
 
 
 def _unlikely(option: TrainOption, asked: TrainContext) -> InfeasibleRun:
-    name = f"{option.accelerators} x {option.configuration.accelerator}"
+    name = accelerators_text(option)
     verdict = refusal(
         "confidence",
         f"{name} keeps its memory and its time with {option.chance:.0%} only",

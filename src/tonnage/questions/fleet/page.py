@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tonnage.catalog import model_name, part_name, parts_name, provider_name, rejected_name, seller
 from tonnage.questions.fleet.answer import (
     FleetAlternative,
     FleetCheck,
@@ -28,7 +29,6 @@ from tonnage.report.document import (
     sections,
 )
 from tonnage.report.metrics import OBJECTIVES, objectives
-from tonnage.report.names import model_name, part_name, provider_name
 from tonnage.report.page import WholePage, explained_whole
 from tonnage.report.screen import ROWS, by_averages, dates_to, first_screen, left_out, no_plan, price_dates
 from tonnage.report.wording import commitment_text, money, plural, shortages_text
@@ -68,7 +68,7 @@ def _question(plan: FleetPlan) -> list[str]:
     request = plan.request
     places = [*map(provider_name, request.filters.providers), *request.filters.regions]
     zones = f"{request.zones} zones" if request.zones > 1 else ""
-    own = [f"own {one.count} x {part_name(one.accelerator)}" for one in request.own]
+    own = [f"own {parts_name(one.count, one.accelerator)}" for one in request.own]
     work = ", ".join(_workload(one) for one in request.workloads)
     return [
         f"{plural(len(request.workloads), 'workload')}: {work}",
@@ -90,7 +90,7 @@ def _recommendation(plan: FleetPlan) -> Headline:
     most: dict[str, float] = {}
     for one in (one for one in plan.instances if not _cpu(one)):
         most[one.accelerator] = most.get(one.accelerator, 0.0) + plan.most_accelerators(one)
-    kinds = ", ".join(f"{count:g} x {part_name(id)}" for id, count in most.items()) or "host cores"
+    kinds = ", ".join(parts_name(count, id) for id, count in most.items()) or "host cores"
     own = all(one.term == "own" for one in plan.instances)
     varies = any(len(one.hours) > 1 for one in plan.instances)
     lead = f"{'Up to ' if varies else ''}{kinds}"
@@ -161,7 +161,7 @@ def _run_text(run: FleetRun) -> str:
     where = "on hourly instances of its own" if run.passing else "on what others leave of the instances"
     low, high = (show(end, "s") if end is not None else "?" for end in (run.wall_s.low, run.wall_s.high))
     return (
-        f"{run.workload}: {run.configuration.label()} {where}; a run every {show(run.every_s, 's')} takes "
+        f"{run.workload}: {run.configuration.label(part_name)} {where}; a run every {show(run.every_s, 's')} takes "
         f"{show(run.wall_s.value, 's')} ({low}-{high}) and has {show(run.allowed_s, 's')}: chance "
         f"{whole_percent(run.chance)}"
     )
@@ -229,7 +229,7 @@ def _why(plan: FleetPlan, *, left: int = LEFT_OUT) -> tuple[Block, ...]:
             "Hosts too small for the accelerators": [
                 f"{one.workload} on {one.where}: {text}" for one in plan.replicas if (text := shortages_text(one.needs))
             ],
-            "Ruled out": [f"{one.what}: {one.verdict.reason or 'no'}" for one in plan.rejected[:left]],
+            "Ruled out": [f"{rejected_name(one.what)}: {one.verdict.reason or 'no'}" for one in plan.rejected[:left]],
             "How sure": f"{looked}; at most {plan.gap:.1%} cheaper by another choice of the same replicas"
             if plan.bill is not None
             else None,
@@ -247,12 +247,12 @@ def _opened(plan: FleetPlan, *, rank: int) -> Document:
 def _instances(shown: Sequence[PoolInstances], *, first: bool = False) -> Table:
     rows = [
         (
-            one.accelerator if _cpu(one) else f"{one.accelerators_per_instance:g} x {part_name(one.accelerator)}",
+            part_name(one.accelerator) if _cpu(one) else parts_name(one.accelerators_per_instance, one.accelerator),
             one.term,
             f"{one.usd_per_instance_hour:,.2f}",
             f"{one.usd_per_month:,.0f}",
             _when(one.hours, what="instance", short=first),
-            " ".join(filter(None, (provider_name(one.provider), one.region))),
+            seller(one),
             one.instance_type,
         )
         for one in shown
@@ -268,7 +268,7 @@ def _replicas(plan: FleetPlan) -> Table:
         spot = "" if one.firm else " (spot)"
         trained = next((run for run in plan.runs if run.workload == one.workload), None)
         run = one.configuration.label().partition(" ")[2] if one.configuration else "virtual cores"
-        run = trained.configuration.label() if trained is not None else run
+        run = trained.configuration.label(part_name) if trained is not None else run
         run = f"slice {one.slice} {run}" if one.slice else run
         takes = " / ".join(f"{rate:.3g}" for rate in one.capacity_per_s)
         carries = " / ".join(f"{share:.0%}" for share in one.carries)

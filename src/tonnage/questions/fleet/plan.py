@@ -17,7 +17,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, part_name
 from tonnage.catalog.rows import data_version
 from tonnage.core.calibration_use import Run, TrainRun, at_once
 from tonnage.core.header import Loser, by_reason, quick_without_simulator
@@ -374,7 +374,7 @@ def _rejections(
             if name not in able and (name not in nearest or BY_NEARNESS(miss) < BY_NEARNESS(nearest[name])):
                 nearest[name] = miss
         lines += [
-            Rejection(what=f"{request.workloads[number].name} on {name}", verdict=miss.verdict)
+            Rejection(what=f"{request.workloads[number].name} on {part_name(name)}", verdict=miss.verdict)
             for name, miss in nearest.items()
         ]
     # What the request itself rules out by name is no news.

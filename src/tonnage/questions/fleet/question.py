@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, part_name
 from tonnage.catalog.traffic import session_profile
 from tonnage.core.load_fields import read_filters, read_shape
 from tonnage.core.reading import build, in_base_units, read_fields
@@ -308,7 +308,7 @@ def _own(entry: Mapping[str, Any], number: int, additions: Additions) -> OwnMach
     per_node = given.get("per_node", next(size for size in (8, 4, 2, 1) if count % size == 0))
     if per_node not in {1, 2, 4, 8, 16} or count % per_node:
         raise BadRequest(f"own: {count} accelerators do not come in machines of {per_node}; give per_node 1, 2, 4, 8")
-    named = {"name": f"own {part}", **given, "per_node": per_node}
+    named = {"name": f"own {part_name(part)}", **given, "per_node": per_node}
     return build(OwnMachine, named, additions=additions)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, part_name
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.core.calibration_use import Run, each_once
 from tonnage.core.driver import alone, moved_losers
@@ -59,10 +59,10 @@ def over_kinds(asked: FleetContext, fleet: Fleet) -> Verdict | None:
         return None
     return refusal(
         "max_kinds",
-        f"no fleet of at most {most} kinds of accelerator carries the load: leaving out {kinds[-1]} as well, "
-        "the least used, none does",
+        f"no fleet of at most {most} kinds of accelerator carries the load: leaving out {part_name(kinds[-1])} as "
+        "well, the least used, none does",
         short_by=float(len(kinds) - most),
-        nearest=f"max_kinds {len(kinds)}: {', '.join(kinds)}",
+        nearest=f"max_kinds {len(kinds)}: {', '.join(map(part_name, kinds))}",
     )
 
 
@@ -104,7 +104,9 @@ def _able(chance: Candidate) -> Loser:
     here, verdict = chance.configuration, Verdict(ok=True)
     if isinstance(here, Configuration):
         return Infeasible(configuration=here, verdict=verdict)
-    return InfeasibleRun(what=here.label(), accelerator=here.accelerator, verdict=verdict, option=chance.option)
+    return InfeasibleRun(
+        what=here.label(part_name), accelerator=here.accelerator, verdict=verdict, option=chance.option
+    )
 
 
 def _as_measured(workload: FleetWorkload, additions: Additions, tried: Loser) -> Iterator[Run]:

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, provider_name
 from tonnage.catalog.failures import spot_uptime
 from tonnage.core.cold_start import cold_start
 from tonnage.core.quotes import CONTRACT
@@ -202,7 +202,7 @@ def quotas_on(request: FleetRequest, held: tuple[Stock, ...]) -> tuple[Quota, ..
     ]
     for m, one in enumerate(held):
         if one.offer.stock is not None and not one.own:
-            name = f"{one.offer.stock} of {one.offer.provider} {one.offer.instance_type}"
+            name = f"{one.offer.stock} of {provider_name(one.offer.provider)} {one.offer.instance_type}"
             found.append(Quota(name=name, machines=(m,), most=float(one.offer.stock)))
     for own in request.own:
         mine = tuple(m for m, one in enumerate(held) if one.own == own.name)

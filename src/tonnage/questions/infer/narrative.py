@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tonnage import catalog
+from tonnage.catalog import model_name, part_name, parts_name, provider_name
 from tonnage.core.header import Context
 from tonnage.domain.answer import Verdict
 from tonnage.domain.infer_plan import Infer, InferOption
@@ -45,7 +46,7 @@ def _load_text(request: Infer, model: Model) -> str:
 
 def purpose(asked: Context[Infer]) -> str:
     """What is asked for."""
-    return f"for {_load_text(asked.request, asked.model)} of {asked.model.id}"
+    return f"for {_load_text(asked.request, asked.model)} of {model_name(asked.model.id)}"
 
 
 def sentence(asked: Context[Infer], options: tuple[InferOption, ...]) -> str:
@@ -55,20 +56,21 @@ def sentence(asked: Context[Infer], options: tuple[InferOption, ...]) -> str:
     verb, cost = "Take", ""
     if best.bill is not None and best.battery_h is None:
         verb = "Rent"
-        cost = f" at {best.bill.provider} for {show(best.bill.usd_per_hour, 'USD/h')}"
+        cost = f" at {provider_name(best.bill.provider)} for {show(best.bill.usd_per_hour, 'USD/h')}"
     elif best.price_usd is not None:
         cost = f", about {show(best.price_usd, 'USD')}"
     lasts = f"; the battery lasts {best.battery_h:.1f} h at {best.power_w:.1f} W" if best.battery_h else ""
     return (
-        f"{verb} {best.count} x {best.accelerator} in {best.precision}{cost}: {load} of {model.id} take "
-        f"{best.used:.0%} of it (batches of {best.batch}, latency {show(best.latency_s.value, 's')}){lasts}."
+        f"{verb} {parts_name(best.count, best.accelerator)} in {best.precision}{cost}: {load} of "
+        f"{model_name(model.id)} take {best.used:.0%} of it (batches of {best.batch}, latency "
+        f"{show(best.latency_s.value, 's')}){lasts}."
     )
 
 
 def describe_option(option: InferOption) -> str:
     """An option in a few words."""
     cost = show(option.bill.usd_per_hour, "USD/h") if option.bill is not None else "a price to ask for"
-    return f"{option.count} x {option.accelerator} in {option.precision} at {cost}"
+    return f"{parts_name(option.count, option.accelerator)} in {option.precision} at {cost}"
 
 
 def with_verdicts(options: tuple[InferOption, ...], request: Infer) -> tuple[InferOption, ...]:
@@ -98,11 +100,12 @@ def smaller_part_text(options: tuple[InferOption, ...], everything: Sequence[Inf
         o for o in everything if o.count == 1 and o.accelerator in parts and parts[o.accelerator].power_w is not None
     ]
     least = min(alone, key=lambda o: (parts[o.accelerator].power_w or 0.0, -o.used), default=None)
+    used = f"{part_name(best.accelerator)} is used to {best.used:.0%}"
     if least is None or least.accelerator == best.accelerator:
-        return f"{best.accelerator} is used to {best.used:.0%}; nothing smaller of the parts looked at does it alone"
+        return f"{used}; nothing smaller of the parts looked at does it alone"
     cost = f" at {show(least.bill.usd_per_hour, 'USD/h')}" if least.bill is not None else ""
     return (
-        f"{best.accelerator} is used to {best.used:.0%}; {least.accelerator} ({parts[least.accelerator].power_w:.0f} W)"
+        f"{used}; {part_name(least.accelerator)} ({parts[least.accelerator].power_w:.0f} W)"
         f"{cost} would do alone, used to {least.used:.0%}"
     )
 

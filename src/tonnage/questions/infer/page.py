@@ -8,12 +8,13 @@ from typing import Final
 
 import msgspec
 
+from tonnage.catalog import model_name, part_name, parts_name, product, provider_name
 from tonnage.domain.answer import Quantity
 from tonnage.domain.infer_plan import InferOption, InferPlan
+from tonnage.engines.registry import engine_release
 from tonnage.report.charts.chart import Chart, memory_chart
 from tonnage.report.charts.options import Axis, options_chart, point_of
 from tonnage.report.document import UNKNOWN, Contents, Headline, Meter, Text
-from tonnage.report.names import engine_title, model_name, part_name, product, provider_name
 from tonnage.report.page import EVIDENCE, SHOWN, Page
 from tonnage.report.screen import Ranking, held_text, price_dates, stale_text
 from tonnage.report.wording import (
@@ -82,7 +83,7 @@ def _load(plan: InferPlan) -> str:
 
 
 def _recommendation(_: InferPlan, best: InferOption) -> Headline:
-    run = f"{best.precision.upper()}, batch {best.batch}, {engine_title(best.engine)}"
+    run = f"{best.precision.upper()}, batch {best.batch}, {engine_release(best.engine)}"
     lead = f"{best.count} x {product(best.accelerator)}"
     if best.bill is not None:
         month = f"${best.costs.usd_per_month:,.0f}/month" if best.costs else ""
@@ -152,7 +153,7 @@ def account_lines(option: InferOption) -> list[str]:
     if bill is None or costs is None:
         return []
     old = ", an old price: check it" if bill.stale else ""
-    where = " ".join((bill.provider, str(bill.instances), "x", bill.instance_type, bill.region)).strip()
+    where = " ".join((provider_name(bill.provider), str(bill.instances), "x", bill.instance_type, bill.region)).strip()
     summary = [
         f"{show(bill.usd_per_hour, 'USD/h')} at {where} ({bill.term}, {bill.as_of}{old}): "
         f"${costs.usd_per_month:,.0f} a month of 730 h, without VAT"
@@ -211,7 +212,7 @@ CELLS: Final = (
     ("used>6", lambda option: f"{option.used:.0%}".replace("%", " %")),
     ("power>7", lambda o: UNKNOWN if o.power_w is None else show(o.power_w, "W")),
     EVIDENCE,
-    ("engine<5", lambda option: engine_title(option.engine)),
+    ("engine<5", lambda option: engine_release(option.engine)),
     ("provider<3", lambda option: provider_name(option.bill.provider) if option.bill else "to buy"),
 )
 
@@ -240,7 +241,7 @@ def _latency_and_price(plan: InferPlan) -> Chart | None:
 
 
 def _infer_label(option: InferOption) -> str:
-    return f"{option.count} x {part_name(option.accelerator)} {option.precision.upper()}"
+    return f"{parts_name(option.count, option.accelerator)} {option.precision.upper()}"
 
 
 PAGE: Final = Page(
@@ -252,9 +253,9 @@ PAGE: Final = Page(
     cells=lambda *_: CELLS,
     risks=_risks,
     why=_why,
-    name=lambda option: f"{option.count} x {option.accelerator} {option.precision} {option.engine}",
+    name=lambda option: f"{parts_name(option.count, option.accelerator)} {option.precision} {option.engine}",
     parts=_option_parts,
     lost="accelerators",
     used=lambda option, name: f"{option.count} x {name}",
-    lead=lambda option: f"{option.accelerator}: ",
+    lead=lambda option: f"{part_name(option.accelerator)}: ",
 )

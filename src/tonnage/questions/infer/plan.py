@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, part_name
 from tonnage.catalog.hardware import Decoder, decoder
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.core.board_power import work_load
@@ -129,7 +129,7 @@ def _look(asked: Context[Infer]) -> Found[Infer, InferOption, InferPlan]:
         tuple(_with_host(asked, add_costs(request, option, audio=audio)) for option in kept), request
     )
     rejected = tuple(
-        Rejection(what=f"{part.id} {precision}", verdict=one)
+        Rejection(what=f"{part_name(part.id)} {precision}", verdict=one)
         for part, precision, one in outcomes
         if isinstance(one, Verdict) and (not wanted or part.id in wanted)
     )

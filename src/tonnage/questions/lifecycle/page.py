@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tonnage.catalog import model_name, part_name, provider_name
 from tonnage.questions.lifecycle.question import LifecyclePlan, SavingsOption
 from tonnage.questions.serve.charts import serve_charts
 from tonnage.questions.serve.page import PAGE as SERVE_PAGE
@@ -20,7 +21,6 @@ from tonnage.report.document import (
     grid,
     sections,
 )
-from tonnage.report.names import model_name, part_name, provider_name
 from tonnage.report.page import WholePage, usd_table
 from tonnage.report.screen import (
     ROWS,
@@ -174,7 +174,7 @@ def _why(plan: LifecyclePlan, *, kinds: int) -> tuple[Section, ...]:
 def _types(plan: LifecyclePlan, kinds: int) -> Table:
     rows = [
         (
-            one.accelerator,
+            part_name(one.accelerator),
             f"{one.make_usd:,.0f}",
             f"{one.serve_usd:,.0f}",
             f"{one.total_usd:,.0f}",

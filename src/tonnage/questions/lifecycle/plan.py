@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, accelerators_text, model_name, part_name, provider_name
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.core.cold_start import cold_start
 from tonnage.core.error_model import Pair, correlation, ratio
@@ -117,18 +117,23 @@ def _bill(request: LifecycleRequest, made: TrainOption, *, served: ServeOption, 
     out = size * (1.0 + request.retrainings)
     egress = egress_usd(out_bytes=out, usd_per_gb=price) if moved and price else 0.0
     parts = (
-        Quantity(name="making", value=making.value, basis=made.cost.basis, source=f"rented at {made.bill.provider}"),
+        Quantity(
+            name="making",
+            value=making.value,
+            basis=made.cost.basis,
+            source=f"rented at {provider_name(made.bill.provider)}",
+        ),
         Quantity(
             name="moving weights",
             value=egress,
             basis=Basis.MEASURED,
-            source=f"{show(size, 'bytes')} out of {made.bill.provider} at ${price or 0:g}/GB",
+            source=f"{show(size, 'bytes')} out of {provider_name(made.bill.provider)} at ${price or 0:g}/GB",
         ),
         Quantity(
             name="serving",
             value=serving.value,
             basis=served.cost.basis,
-            source=f"rented at {served.bill.provider}, {show(served.cost.value, 'USD/h')} x "
+            source=f"rented at {provider_name(served.bill.provider)}, {show(served.cost.value, 'USD/h')} x "
             f"{_served_hours(request, served):,.0f} h",
         ),
     )
@@ -216,14 +221,15 @@ def _one_type_text(types: tuple[OneType, ...]) -> str:
     best = types[0]
     more = best.times_the_mix - 1.0
     if more < 0.005:
-        return f"yes: {best.accelerator} does both at the cost of the mix"
+        return f"yes: {part_name(best.accelerator)} does both at the cost of the mix"
     low, high = best.times_low, best.times_high
     tie = (
         f" ({low - 1.0:+.0%} to {high - 1.0:+.0%} within error: not distinguishable)"
         if low and high and low <= 1.0
         else ""
     )
-    return f"yes, {best.accelerator} does both for {show(best.total_usd, 'USD')}, {more:.0%} more than the mix{tie}"
+    usd = show(best.total_usd, "USD")
+    return f"yes, {part_name(best.accelerator)} does both for {usd}, {more:.0%} more than the mix{tie}"
 
 
 def _timeline(
@@ -234,10 +240,11 @@ def _timeline(
     start = cold_start(weight_bytes=size, provider=served.bill.provider).total_s
     end = done + start + request.months * SECONDS_PER_MONTH
     return (
-        Milestone(after_s=0.0, what=f"making starts on {made.accelerators} x {made.configuration.accelerator}"),
+        Milestone(after_s=0.0, what=f"making starts on {accelerators_text(made)}"),
         Milestone(after_s=done, what="the model is made; P90 " + show(made.run.wall_p90_s, "s")),
         Milestone(
-            after_s=done + start, what=f"service is up on {served.accelerators} x {served.configuration.accelerator}"
+            after_s=done + start,
+            what=f"service is up on {accelerators_text(served)}",
         ),
         Milestone(after_s=end, what=f"end of {request.months:g} months of service"),
     )
@@ -248,9 +255,10 @@ def _sentence(
 ) -> str:
     again = f" (and {request.retrainings:g} times again)" if request.retrainings else ""
     return (
-        f"Make it{again} on {made.accelerators} x {made.configuration.accelerator} at {made.bill.provider} in "
-        f"{show(made.run.wall_s.value, 's')}, serve it on {served.accelerators} x {served.configuration.accelerator} "
-        f"at {served.bill.provider}: {bill.shown()} over {request.months:g} months, {share:.0%} of it for serving."
+        f"Make it{again} on {accelerators_text(made)} at {provider_name(made.bill.provider)} in "
+        f"{show(made.run.wall_s.value, 's')}, serve it on {accelerators_text(served)} at "
+        f"{provider_name(served.bill.provider)}: {bill.shown()} over {request.months:g} months, "
+        f"{share:.0%} of it for serving."
     )
 
 
@@ -259,7 +267,7 @@ def _assumptions(request: LifecycleRequest) -> tuple[str, ...]:
     same = (
         []
         if own == request.serve.model
-        else [f"what is made from {own} serves with the shape of {request.serve.model}"]
+        else [f"what is made from {model_name(own)} serves with the shape of {model_name(request.serve.model)}"]
     )
     return (
         *same,

@@ -17,7 +17,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, model_name
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.published import downloads, published_score
 from tonnage.core.board_power import SUM, spread, steady_load
@@ -134,7 +134,7 @@ def _none_because(request: Own, group: OwnedGroup, part: Accelerator, *, stated:
         resolved = resolve(model, additions=additions)
         found = _most_output(_asked(request, model), resolved, site=site_of(group, part), count=group.count)
         why = found.verdict.reason if isinstance(found, Infeasible) else "it has no kernels for it there"
-        return f"{names} does not serve {model}: {why}; leave out --engine to ask llama.cpp as well"
+        return f"{names} does not serve {model_name(model)}: {why}; leave out --engine to ask llama.cpp as well"
     if stated:
         return f"{names} serves no model there within its memory; leave out --engine to ask llama.cpp as well"
     if model is not None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, model_name
 from tonnage.catalog.hub.names import looks_like_path
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.models import model_ids
@@ -221,7 +221,9 @@ def _sentence(
     known = len(best) + len(lacking)
     if known == 1 and lacking:
         model, why = lacking[0]
-        return f"{model} does not fit {machine.title} with a context of {request.context:,} tokens: it {why}."
+        return (
+            f"{model_name(model)} does not fit {machine.title} with a context of {request.context:,} tokens: it {why}."
+        )
     if not best:
         return f"None of {known} downloadable models fits {machine.title} with a context of {request.context:,} tokens."
     first = best[0]
@@ -231,11 +233,11 @@ def _sentence(
     if not fast:
         return (
             f"{place} runs {len(best)} of {known} models, all below {request.min_per_s:g} tokens/s; "
-            f"the best is {first.model} ({how})."
+            f"the best is {model_name(first.model)} ({how})."
         )
     return (
         f"{place} runs {fast} of {known} models at {request.min_per_s:g} tokens/s or more; "
-        f"the best by published score is {first.model} ({how})."
+        f"the best by published score is {model_name(first.model)} ({how})."
     )
 
 
@@ -257,7 +259,7 @@ def _assumptions(machine: Machine) -> Iterator[str]:
 
 def no_files(model: str) -> str:
     """What the command of a model leaves to its reader of which nobody's GGUF files are known."""
-    return f"GGUF files of {model} are not in the catalogue: find or convert the one that the command names"
+    return f"GGUF files of {model_name(model)} are not in the catalogue: find or convert the one that the command names"
 
 
 def _others(machine: Machine) -> str:

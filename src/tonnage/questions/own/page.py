@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from tonnage.catalog import model_name, parts_name, provider_name
 from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import LocalAnswer, LocalRow, Offload
 from tonnage.questions.fleet.page import PAGE as FLEET_PAGE
@@ -27,7 +28,6 @@ from tonnage.report.document import (
     grid,
     sections,
 )
-from tonnage.report.names import model_name, part_name, provider_name
 from tonnage.report.page import WholePage, explained_whole
 from tonnage.report.screen import first_screen
 from tonnage.report.wording import money, option_at_rank, percent, plural
@@ -192,7 +192,7 @@ def _short_of(plan: OwnPlan) -> str:
         buy = f", or buy for {money(one.purchase_usd)}" if one.purchase_usd else ""
         pays = f" ({one.months:.0f} months of rent)" if buy and one.months else ""
         said.append(
-            f"{one.accelerators:g} x {part_name(one.accelerator)} at {provider_name(one.provider)}, "
+            f"{parts_name(one.accelerators, one.accelerator)} at {provider_name(one.provider)}, "
             f"{one.term}, {money(one.usd_per_month)}/month{buy}{pays}"
         )
     more = f"; {len(plan.rented) - 2} more" if len(plan.rented) > 2 else ""
@@ -326,7 +326,7 @@ def local_document(answer: LocalAnswer, *, most: int | None = None) -> Document:
             "Found on this machine": ", ".join(answer.engines),
             "Assumptions": answer.assumed,
             "Notes": answer.notes,
-            "Does not fit": [f"{model}: {lack}" for model, lack in answer.infeasible],
+            "Does not fit": [f"{model_name(model)}: {lack}" for model, lack in answer.infeasible],
         },
     )
 

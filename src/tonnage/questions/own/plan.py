@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, model_name, parts_name
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.published import BENCHMARK
 from tonnage.core.calibration_use import Run, at_once
@@ -99,7 +99,7 @@ def _best_use(groups: tuple[OwnedAnswer, ...]) -> FirstMeasurement | None:
         margin=math.inf,
         measured=out,
         name="output tokens/s",
-        what=f"{row.model} {row.weights.upper()} with {row.engine} on {group.name}",
+        what=f"{model_name(row.model)} {row.weights.upper()} with {row.engine} on {group.name}",
         load=f"{max(1, round(row.concurrency)):,} at once",
         usd=None,
     )
@@ -203,7 +203,7 @@ def _sentence(
     binding: Verdict | None,
 ) -> str:
     best = [
-        f"{group.name}: {group.rows[0].model} at {group.rows[0].output_tokens_per_s.value:,.0f} tokens/s"
+        f"{group.name}: {model_name(group.rows[0].model)} at {group.rows[0].output_tokens_per_s.value:,.0f} tokens/s"
         for group in groups[:3]
         if group.rows
     ]
@@ -214,7 +214,7 @@ def _sentence(
     if shared is not None and not shared.feasible:
         said.append(f"The workloads are not carried: {shared.binding.reason if shared.binding else shared.sentence}")
     elif shared is not None and rented:
-        names = ", ".join(f"{one.accelerators:g} x {one.accelerator}" for one in rented)
+        names = ", ".join(parts_name(one.accelerators, one.accelerator) for one in rented)
         said.append(f"Short of what the workloads need: rent {names} beside it")
     elif shared is not None:
         said.append("What is owned carries every workload")

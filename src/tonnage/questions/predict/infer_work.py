@@ -15,6 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from tonnage.catalog import model_name
 from tonnage.catalog.fitted import offline, shape_of, unet_of
 from tonnage.domain.case import InferCase
 from tonnage.domain.layout import Layout
@@ -169,7 +170,7 @@ def _network(model: Model, case: InferCase) -> Stages:
         precision=case.precision,
         style=shape.style,
     )
-    notes = () if counted else (f"{model.id}: layer outputs estimated from its family",)
+    notes = () if counted else (f"{model_name(model.id)}: layer outputs estimated from its family",)
     if model.kind == "cnn-detect":
         notes = (*notes, "the network alone: choosing among overlapping boxes is not counted")
     audio = known.sample_s if known is not None and known.sample_s else 1.0
@@ -212,7 +213,7 @@ def _image_tokens(model: Model, resolution: int | None) -> tuple[float, tuple[st
     named = re.search(r"patch_?(\d+)", model.id)
     usual = [patch for patch in (16, 14, 32, 8) if side * patch in _USUAL_PX]
     patch = int(named.group(1)) if named is not None else next(iter(usual), 16)
-    notes = () if named is not None else (f"patches of {patch} px assumed for {model.id}",)
+    notes = () if named is not None else (f"patches of {patch} px assumed for {model_name(model.id)}",)
     return patch_tokens(resolution=resolution, patch_px=patch, extra=extra), notes
 
 

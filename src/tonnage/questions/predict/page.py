@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from tonnage.catalog import model_name, part_name, parts_name, product
 from tonnage.domain.answer import BREAKDOWN_SCHEMA, Breakdown, Quantity
 from tonnage.domain.case import Case, InferCase, Latency, Result, ServeResult, TrainCase, TrainResult
 from tonnage.domain.published import Near
 from tonnage.domain.rl import RlCase, RlResult
+from tonnage.engines.registry import engine_release
 from tonnage.questions.explain.page import breakdown_document
 from tonnage.report.document import (
     Block,
@@ -26,7 +28,6 @@ from tonnage.report.document import (
 )
 from tonnage.report.measured import HINT, with_measured
 from tonnage.report.metrics import METRICS
-from tonnage.report.names import engine_title, model_name, part_name, product, with_names
 from tonnage.report.wording import plural, span
 from tonnage.units import show
 
@@ -79,7 +80,7 @@ def predictions_document(found: Sequence[Predicted | str], *, every: bool = Fals
         first = (*first, *_published_sections(answered[0], most=MOST_NEAR))
         why += [_published_sections(answered[0])] if len(answered[0].near) > MOST_NEAR else []
     why += map(_open_prediction, answered)
-    document = with_names(Document((*first, Note(hint=rest)), blocks(*why)))
+    document = Document((*first, Note(hint=rest)), blocks(*why))
     uses = {use: None for one in answered for use in getattr(one.result, "calibrations", ())}
     return with_measured(document, None, uses=tuple(uses))
 
@@ -117,7 +118,7 @@ def near_text(near: Near) -> str:
         for field, (name, unit) in NEAR_NUMBERS.items()
         if (value := found.measured.get(field)) is not None
     )
-    parts = f"{model_name(found.model)}, {found.count:g} x {part_name(found.accelerator)}"
+    parts = f"{model_name(found.model)}, {parts_name(found.count, found.accelerator)}"
     return f"{parts}: {numbers or 'memory alone'}; differs in {', '.join(near.differs) or 'nothing'} ({found.source})"
 
 
@@ -216,7 +217,7 @@ def _describe_case(case: Case | RlCase, *, brief: bool = False) -> Asked:
         else f"{'batch' if t.static else 'burst'} of {t.batch}"
     )
     where = f"{layout.ranks * case.replicas} x {part} {degrees}".strip()
-    return (model, where, engine_title(case.engine), f"{load}, {case.isl:g} in / {case.osl:g} out")
+    return (model, where, engine_release(case.engine), f"{load}, {case.isl:g} in / {case.osl:g} out")
 
 
 def _case(case: Case) -> str:
@@ -278,7 +279,7 @@ def sweep_document(
         (f"Refused: {text}" for text in list(dict.fromkeys(row["error"] for row in wrong))[:MOST_NOTES]),
         Note(hint=f"{more}As a table: -o grid.csv, .jsonl or .parquet, or piped. Answers are kept in {file}."),
     )
-    return with_names(Document(first))
+    return Document(first)
 
 
 def _value(value: Any) -> str:

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tonnage.catalog import accelerators_text, model_name, product
 from tonnage.domain.answer import Quantity
 from tonnage.questions.rl.question import RlOption, RlPlan
 from tonnage.questions.train.page import electricity_of_run
 from tonnage.report.charts.chart import Chart, axis, layer_charts, memory_chart, names, records
 from tonnage.report.document import Contents, Headline, Meter, Text
-from tonnage.report.names import model_name, part_name, product
 from tonnage.report.page import COST, PROVIDER, SURE, TERM, TIME, Page, at
 from tonnage.report.screen import held_text, price_dates, risk, run_price, stale_text
 from tonnage.report.wording import (
@@ -189,11 +189,7 @@ MOST_OPTIONS: Final = 6
 def rl_charts(plan: RlPlan) -> tuple[Chart | None, ...]:
     if not plan.options:
         return ()
-    return (_phases(plan), memory_chart(plan.options[:MOST_OPTIONS], _rl_label))
-
-
-def _rl_label(option: RlOption) -> str:
-    return f"{option.accelerators} x {part_name(option.case.accelerator)}"
+    return (_phases(plan), memory_chart(plan.options[:MOST_OPTIONS], accelerators_text))
 
 
 def _phases(plan: RlPlan) -> Chart:
@@ -207,7 +203,7 @@ def _phases(plan: RlPlan) -> Chart:
     else:
         what = "option"
         for rank, option in enumerate(plan.options[:MOST_OPTIONS], 1):
-            label = f"{rank}: {_rl_label(option)}"
+            label = f"{rank}: {accelerators_text(option)}"
             rows += [(label, phase.name, phase.value) for phase in option.phases]
     columns = ("where", "phase", "seconds")
     body = layer_charts(
@@ -241,7 +237,7 @@ PAGE: Final = Page(
     cells=lambda *_: CELLS,
     risks=_risks,
     why=_why,
-    name=lambda option: f"{option.accelerators} x {option.case.accelerator}",
+    name=accelerators_text,
     parts=_option_parts,
     ruled_out="Ruled out, or at least twice as expensive",
     looked=lambda plan: f"{plan.evaluated} layouts evaluated",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, accelerators_text, model_name, seller
 from tonnage.catalog.fitted import with_training_totals
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.core.board_power import SUM, serving_load, spread
@@ -227,21 +227,20 @@ def _split_text(option: RlOption) -> str:
 
 def _led_by(option: RlOption) -> str:
     wall, usd = show(option.run.wall_s.value, "s"), show(option.cost.value, "USD")
-    return f"{option.accelerators} x {option.case.accelerator} for {usd} in {wall}"
+    return f"{accelerators_text(option)} for {usd} in {wall}"
 
 
 def _purpose(asked: Context[Rl]) -> str:
     request = asked.request
-    return f"for {request.steps:,.0f} steps of {request.algorithm.upper()} on {request.model}"
+    return f"for {request.steps:,.0f} steps of {request.algorithm.upper()} on {model_name(request.model)}"
 
 
 def _sentence(asked: Context[Rl], options: tuple[RlOption, ...]) -> str:
     best, old = options[0], ", old price" if options[0].bill.stale else ""
     return (
-        f"Rent {best.bill.instances} x {best.bill.instance_type} ({best.accelerators} x {best.case.accelerator}) at "
-        f"{best.bill.provider} {best.bill.region} for {best.run.wall_s.shown()}: {best.cost.shown()} "
-        f"{_purpose(asked)}, {show(best.step_s.value, 's')} a step on "
-        f"{_split_text(best)} ({best.bill.term}, {best.bill.as_of}{old})."
+        f"Rent {best.bill.instances} x {best.bill.instance_type} ({accelerators_text(best)}) at {seller(best.bill)} "
+        f"for {best.run.wall_s.shown()}: {best.cost.shown()} {_purpose(asked)}, {show(best.step_s.value, 's')} a step "
+        f"on {_split_text(best)} ({best.bill.term}, {best.bill.as_of}{old})."
     )
 
 
@@ -249,7 +248,7 @@ def _trail(best: RlOption, first: Arranged) -> tuple[Decision, ...]:
     said = [
         Decision(
             question="Which accelerators, how many?",
-            answer=f"{best.accelerators} x {best.case.accelerator}",
+            answer=accelerators_text(best),
             because=best.verdict,
         ),
         Decision(

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from tonnage.catalog import part_name
 from tonnage.core.replica import Replica, state_of
 from tonnage.core.session_reuse import reusing_replica
 from tonnage.domain.layout import Layout
@@ -148,7 +149,7 @@ def _pools_sentence(found: SeparatePools) -> str:
     )
     over = "the network" if found.leaves_node else "the link inside the instance"
     return (
-        f"{units} of {found.configuration.label()} ({found.accelerators} accelerators) cost"
+        f"{units} of {found.configuration.label(part_name)} ({found.accelerators} accelerators) cost"
         f" ${found.bill.usd_per_hour:,.2f}/h, {saved} the first option: TTFT {show(found.ttft_s, 's')}, TPOT"
         f" {show(found.tpot_s, 's')}; a cache takes {show(found.transfer_s, 's')} over {over}; beyond"
         f" {show(found.units * found.rate_per_s, 'count')} requests/s {found.limit} fails. As many workers that each do"
@@ -166,7 +167,7 @@ def image_costs(request: Serve, first: ServeOption, *, found: Candidate) -> Imag
     work = encoder_work(model, images, count=1.0, precision=at.placement.precision, layout=Layout())
     flop = sum(op.flop * op.count for op in work)
     ways = _ways(request, found)
-    own = next((way for way in ways if way.configuration == first.configuration.label()), None)
+    own = next((way for way in ways if way.configuration == first.configuration.label(part_name)), None)
     share = min(1.0, (own.encode_s + own.move_s) / first.capacity.ttft_mean_s) if own is not None else 0.0
     return ImageCosts(
         images=images,
@@ -234,7 +235,7 @@ def _beside(request: Serve, one: Candidate) -> EncoderWay:
     name = "whole images dealt out to the ranks" if dealt else "divided over the ranks" if tp > 1 else "on the replica"
     return EncoderWay(
         name=f"beside the language model, {name}",
-        configuration=one.configuration.label(),
+        configuration=one.configuration.label(part_name),
         encode_s=fixed + each * images.per_request,
         move_s=0.0,
         hits=hits,
@@ -265,7 +266,7 @@ def _apart(request: Serve, one: Candidate, workers: PoolWorkers) -> EncoderWay |
         return replace(
             beside,
             name=name,
-            configuration=configuration.label(),
+            configuration=configuration.label(part_name),
             rate_per_s=rate,
             usd_per_hour=cost,
             accelerators=ranks,
@@ -275,7 +276,7 @@ def _apart(request: Serve, one: Candidate, workers: PoolWorkers) -> EncoderWay |
     model = worker.placement.model
     return EncoderWay(
         name=f"on encoders of their own ({split})",
-        configuration=configuration.label(),
+        configuration=configuration.label(part_name),
         encode_s=passes * e.image_s,
         move_s=e.moved_s,
         hits=1.0 - e.images / images.per_request,

@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from tonnage.catalog import part_name
 from tonnage.core.break_even import (
     DOUBLINGS,
     Axis,
@@ -198,7 +199,7 @@ def _contender(request: Serve, chance: _Placed, *, best: Point, binds: str) -> C
     if usd is None or (most is not None and counts[0] * ranks > most) or (budget is not None and usd > budget):
         return None
     how = ", ".join((c.precision.stored, *c.settings()))
-    told = f"{counts[0] * ranks} x {c.accelerator} ({how}) at {show(usd, 'USD/h')}"
+    told = f"{counts[0] * ranks} x {part_name(c.accelerator)} ({how}) at {show(usd, 'USD/h')}"
     return Contender(
         name=_name(c), cost=Quantity(value=usd, unit="USD/h", low=low, high=high), told=told, sure=firm > 0.0,
         listed=chance.listed, configuration=c,

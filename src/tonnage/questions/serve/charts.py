@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from tonnage.catalog import part_name, parts_name
 from tonnage.domain.plan import LoadPoint, ServeOption, ServePlan
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.serve_parts import Roofline
@@ -13,7 +14,6 @@ from tonnage.domain.sessions import TraceSessions
 from tonnage.report.charts.chart import COLOURS, Chart, axis, colour, layer_charts, log_axis, memory_chart, records
 from tonnage.report.charts.options import Axis, options_chart, point_of
 from tonnage.report.metrics import SPEEDS, objectives
-from tonnage.report.names import part_name
 from tonnage.units import show
 
 UNBOUNDED: Final = 1e11
@@ -188,7 +188,7 @@ def trace_charts(found: TraceSessions) -> tuple[Chart, ...]:
 
 def _label(option: ServeOption) -> str:
     c = option.configuration
-    return f"{option.accelerators} x {part_name(c.accelerator)} {c.precision.stored.upper()}"
+    return f"{parts_name(option.accelerators, c.accelerator)} {c.precision.stored.upper()}"
 
 
 MOST_PRICES: Final = 5

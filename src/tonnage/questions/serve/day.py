@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, provider_name
 from tonnage.catalog.traffic import shapes
 from tonnage.core.cold_start import cold_start
 from tonnage.core.sites import Site, sites, with_slices
@@ -239,15 +239,15 @@ def _base_and_burst(
         usd_per_hour=cost,
         usd_per_month=cost * HOURS_PER_MONTH,
         arithmetic=(
-            f"{found.committed} committed ({held.term} at {held.provider}, {show(held.usd_per_hour, 'USD/h')}), "
-            f"{min(over)} to {most} more on demand at {burst.provider}, {mean:.2f} on average; all on demand "
-            f"{show(alone, 'USD/h')}"
+            f"{found.committed} committed ({held.term} at {provider_name(held.provider)}, "
+            f"{show(held.usd_per_hour, 'USD/h')}), {min(over)} to {most} more on demand at "
+            f"{provider_name(burst.provider)}, {mean:.2f} on average; all on demand {show(alone, 'USD/h')}"
         ),
         meets=like.meets,
         cold_share=like.cold_share,
         note=note,
         committed=found.committed,
-        base=f"{held.provider} {held.term}",
+        base=f"{provider_name(held.provider)} {held.term}",
         commitment=held.commitment,
         saves=1.0 - cost / alone,
     )

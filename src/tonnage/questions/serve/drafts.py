@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from tonnage.catalog import model_name
 from tonnage.catalog.eagle import accepted, eagle_draft, eagle_drafts
 from tonnage.catalog.models import PublishedDraft, eagle_targets, published_draft
 from tonnage.domain.model import Model
@@ -80,7 +81,9 @@ def draft_notes(request: Serve, model: Model, *, drafts: tuple[PublishedDraft, .
     trained = eagle_draft(named).trained_for
     if trained in {model.id, request.model}:
         return ()
-    return (f"{named} was trained on answers of {trained}: another checkpoint of its shape keeps fewer tokens",)
+    return (
+        f"{named} was trained on answers of {model_name(trained)}: another checkpoint of its shape keeps fewer tokens",
+    )
 
 
 def drafts_told(drafts: tuple[PublishedDraft, ...]) -> str:

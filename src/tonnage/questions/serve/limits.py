@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from tonnage.catalog import part_name, parts_name
 from tonnage.catalog.engines import formats, support
 from tonnage.core.header import Infeasible, Nearness
 from tonnage.core.quality import FOUR_BITS, usual_formats
@@ -124,7 +125,7 @@ def needs_checkpoint(
     verdict = refusal(
         "checkpoint", f"about {price}, needs a checkpoint in {weights} (none is named)", nearest=f"precision {weights}"
     )
-    return (Rejection(what=f"{found.accelerators} x {run.accelerator}", verdict=verdict),)
+    return (Rejection(what=parts_name(found.accelerators, run.accelerator), verdict=verdict),)
 
 
 def missed_memory(missed: Sequence[Infeasible]) -> bool:
@@ -161,7 +162,7 @@ def no_kernels(request: Serve, site: Site, *, engine: str) -> Verdict:
     """The engine does not run there, or not in the formats asked for."""
     runs = formats(engine, site.accelerator)
     if not runs:
-        part = f"{site.accelerator.id} ({site.accelerator.architecture})"
+        part = f"{part_name(site.accelerator.id)} ({site.accelerator.architecture})"
         reason = f"{engine} on {part} is unverified: no source of ours shows it"
         anywhere = (name for name in planned_engines() if engine_spec(name).vendors is None and name != engine)
         others = sorted(name for name in anywhere if formats(name, site.accelerator))
@@ -171,7 +172,7 @@ def no_kernels(request: Serve, site: Site, *, engine: str) -> Verdict:
     known = ", ".join(sorted(runs))
     return refusal(
         "engine",
-        f"{engine} with {asked} on {site.accelerator.id} is unverified: no source of ours shows it",
+        f"{engine} with {asked} on {part_name(site.accelerator.id)} is unverified: no source of ours shows it",
         nearest=known,
     )
 
@@ -220,7 +221,7 @@ def misses_objective(request: Serve, alone: Point, *, limit: str) -> Verdict:
 
 def unreachable_text(missed: Sequence[Infeasible]) -> Verdict:
     """No configuration meets the objectives: the best each latency reaches, and where."""
-    alone = [(miss.alone, miss.configuration.label()) for miss in missed if miss.alone is not None]
+    alone = [(miss.alone, miss.configuration.label(part_name)) for miss in missed if miss.alone is not None]
     ttft, ttft_on = min((point.ttft_tail_s, label) for point, label in alone)
     tpot, tpot_on = min((point.tpot_tail_s, label) for point, label in alone)
     nearest = f"TTFT {show(ttft, 's')} on {ttft_on}, TPOT {show(tpot, 's')} on {tpot_on}"
@@ -271,12 +272,12 @@ def no_offer(site: Site, configuration: Configuration, *, accelerators: int | No
     if stock is not None and need > stock:
         return refusal(
             "count",
-            f"the load needs {need} {site.accelerator.id} and {stock} are there",
+            f"the load needs {need} {part_name(site.accelerator.id)} and {stock} are there",
             short_by=float(need - stock),
             nearest=f"{need} of them, or `tonnage plan own` with this load, which says what to rent beside",
         )
     return refusal(
         "offer",
-        f"no offer holds a replica of {configuration.layout.ranks} {site.accelerator.id}",
+        f"no offer holds a replica of {configuration.layout.ranks} {part_name(site.accelerator.id)}",
         nearest=f"at most {site.largest_offer} per instance",
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from tonnage.catalog import accelerators_text, model_name, part_name, parts_name, seller
 from tonnage.core.header import COMMUNITY, Context, names_taken, what_if
 from tonnage.core.ranking import at_risk
 from tonnage.core.replica import Replica
@@ -15,6 +16,7 @@ from tonnage.domain.plan import Decision, SeparatePools, ServeOption, SimulatedC
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.serve_parts import FleetDay
+from tonnage.engines.registry import engine_title
 from tonnage.errors import listed
 from tonnage.pricing.bills import HOURS_PER_MONTH, usd_per_hour_of
 from tonnage.simulation.capacity import Point
@@ -27,8 +29,7 @@ MIN_SAVED: Final = 0.01
 
 def describe_option(option: ServeOption) -> str:
     """An option in a few words."""
-    name = f"{option.accelerators} x {option.configuration.accelerator}"
-    return f"{name} at {show(option.bill.usd_per_hour, 'USD/h')} ({option.bill.term})"
+    return f"{accelerators_text(option)} at {show(option.bill.usd_per_hour, 'USD/h')} ({option.bill.term})"
 
 
 def lead_reason(first: ServeOption, *, request: Serve) -> str:
@@ -47,7 +48,7 @@ def cheaper_at_risk(request: Serve, options: tuple[ServeOption, ...]) -> str:
     if best is None:
         return ""
     price = show(best.bill.usd_per_hour, "USD/h")
-    return f"{best.accelerators} x {best.configuration.accelerator} at {price}: {risk(best, request=request)}"
+    return f"{accelerators_text(best)} at {price}: {risk(best, request=request)}"
 
 
 def risk(option: ServeOption, *, request: Serve) -> str:
@@ -70,7 +71,7 @@ def arithmetic(option: ServeOption) -> str:
     each = f"{plural(option.replicas, _one(option))} x {ranks}"
     one = show(option.bill.usd_per_instance_hour, "USD/h")
     return (
-        f"{each} {option.configuration.accelerator} ({plural(option.bill.instances, 'instance')} at {one}); "
+        f"{each} {part_name(option.configuration.accelerator)} ({plural(option.bill.instances, 'instance')} at {one}); "
         f"one {_one(option)} takes {rate}, {option.capacity.binds_text}"
     )
 
@@ -82,7 +83,7 @@ def _one(option: ServeOption) -> str:
 
 def purpose(asked: Context[Serve]) -> str:
     """What is asked for."""
-    return f"to serve {asked.request.model}"
+    return f"to serve {model_name(asked.request.model)}"
 
 
 def sentence(asked: Context[Serve], options: tuple[ServeOption, ...]) -> str:
@@ -95,9 +96,9 @@ def sentence(asked: Context[Serve], options: tuple[ServeOption, ...]) -> str:
     run = best.configuration
     old = ", an old price: check it" if best.bill.stale else ""
     return (
-        f"Rent {best.accelerators} x {run.accelerator} ({copies}, {run.precision.stored} weights, "
-        f"{run.engine.name}): {show(best.bill.usd_per_hour, 'USD/h')} at {best.bill.provider} "
-        f"{best.bill.region} ({best.bill.term}, {best.bill.as_of}{old}), "
+        f"Rent {parts_name(best.accelerators, run.accelerator)} ({copies}, {run.precision.stored} weights, "
+        f"{engine_title(run.engine.name)}): {show(best.bill.usd_per_hour, 'USD/h')} at {seller(best.bill)} "
+        f"({best.bill.term}, {best.bill.as_of}{old}), "
         f"{p} TTFT {ttft}, {p} TPOT {tpot}."
     )
 
@@ -151,7 +152,8 @@ def why_not_fewer(request: Serve, best: ServeOption) -> str:
     verb = (
         "would be overloaded" if share > 1 else f"would leave headroom {free}, and {request.headroom:.0%} is asked for"
     )
-    return f"{working - 1} x {_degrees(best)} {best.configuration.accelerator}, each up to {most}, {verb} at the peak"
+    fewer = f"{working - 1} x {_degrees(best)} {part_name(best.configuration.accelerator)}"
+    return f"{fewer}, each up to {most}, {verb} at the peak"
 
 
 def sizes(request: Serve, best: ServeOption) -> tuple[Sizing, ...]:
@@ -184,7 +186,8 @@ def trail(request: Serve, options: tuple[ServeOption, ...], *, missed_memory: bo
         fits = Decision(
             question="Does it fit one accelerator?",
             answer="yes",
-            because=f"{single[0].configuration.label()} has a KV cache capacity of {single[0].kv_tokens:,.0f} tokens",
+            because=f"{single[0].configuration.label(part_name)} has a KV cache capacity of "
+            f"{single[0].kv_tokens:,.0f} tokens",
         )
     else:
         reason = "weights and cache need more memory" if missed_memory else "the objectives need more bandwidth"

@@ -7,16 +7,17 @@ from typing import Final
 
 import msgspec
 
+from tonnage.catalog import model_name, parts_name, product, provider_name
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import Capacity, ServeOption, ServePlan
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.serve_parts import FleetDay, FleetWay
+from tonnage.engines.registry import engine_release
 from tonnage.questions.serve.charts import serve_charts
 from tonnage.questions.serve.page_option import option_parts
 from tonnage.report.document import EVERY, Contents, Headline, Meter, Text
 from tonnage.report.metrics import SPEEDS, objectives, objectives_text
-from tonnage.report.names import engine_title, model_name, part_name, product
 from tonnage.report.page import EVIDENCE, MEETS, PROVIDER, REGION, Cell, Page, at
 from tonnage.report.screen import (
     Ranking,
@@ -106,7 +107,7 @@ def _recommendation(plan: ServePlan, best: ServeOption) -> Headline:
     c = best.configuration
     one = "unit" if c.pools else "replica"
     how = ", ".join((plural(best.replicas, one), degrees(c), c.precision.stored.upper(), *c.settings()))
-    run = engine_title(c.engine.name, c.engine)
+    run = engine_release(c.engine.name, c.engine)
     lead = "Cheapest, no objective given: " if _open(plan.request) else ""
     parts = used_of(best, product(c.accelerator))
     return Headline(
@@ -194,7 +195,7 @@ def _risks(plan: ServePlan, best: ServeOption) -> list[str | Text]:
         pools = plan.pools
         text = (
             f"Cheaper with disaggregated serving: {pools.units} x {pools.prefill_workers}P{pools.decode_workers}D, "
-            f"{pools.accelerators} x {part_name(pools.configuration.accelerator)} at "
+            f"{parts_name(pools.accelerators, pools.configuration.accelerator)} at "
             f"${pools.bill.usd_per_hour:,.2f}/h, saves {pools.saves:.0%} (simulated)."
         )
         told.append(Text(text, asks={"pools": "true"}))
@@ -247,7 +248,7 @@ def _tokens(plan: ServePlan) -> list[str]:
     if plan.tokens is None:
         return []
     rest = [
-        f"{one.provider}: ${one.usd_per_million_input:.3g} input, "
+        f"{provider_name(one.provider)}: ${one.usd_per_million_input:.3g} input, "
         f"{'no price' if one.usd_per_million_cached_input is None else f'${one.usd_per_million_cached_input:.3g}'} "
         f"cached input, ${one.usd_per_million_output:.3g} output per 1M tokens; ${one.usd_per_hour:,.3g}/h for this "
         f"load ({one.page}; {one.as_of})"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from tonnage.catalog import part_name
 from tonnage.domain.plan import PoolWorkers, ServeOption, ServePlan
 from tonnage.domain.serve_parts import EncoderWay
 from tonnage.report.charts.chart import Chart, axis, layer_charts, names, records
@@ -125,7 +126,7 @@ def image_sections(plan: ServePlan) -> dict[str, Contents]:
     found = plan.images
     if found is None:
         return {}
-    chosen = plan.options[0].configuration.label() if plan.options else None
+    chosen = plan.options[0].configuration.label(part_name) if plan.options else None
     rows = [
         (
             f"{way.name} (this plan)" if way.configuration == chosen else way.name,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tonnage.catalog import part_name, parts_name, provider_name
 from tonnage.catalog.tokens import token_prices
 from tonnage.domain.cost import BoughtTokens, TokensInstead
 from tonnage.domain.money import TokenPrice
@@ -66,7 +67,7 @@ def tokens_instead(request: Serve, options: Sequence[ServeOption], *, model: str
         options=ranked,
         times=times,
         wins_from_per_s=wins,
-        wins_with=winner.configuration.label() if winner is not None else "",
+        wins_with=winner.configuration.label(part_name) if winner is not None else "",
         sentence=_sentence(cheapest, times=times, wins_from_per_s=wins, winner=winner),
     )
 
@@ -149,5 +150,5 @@ def _sentence(
     wins = "renting wins at no load"
     if wins_from_per_s is not None and winner is not None:
         run = winner.configuration
-        wins = f"renting wins from {show(wins_from_per_s, '1/s')} ({run.ranks} x {run.accelerator})"
-    return f"Buy tokens instead: {cheapest.provider} at {prices}, {load}, {against}; {wins}."
+        wins = f"renting wins from {show(wins_from_per_s, '1/s')} ({parts_name(run.ranks, run.accelerator)})"
+    return f"Buy tokens instead: {provider_name(cheapest.provider)} at {prices}, {load}, {against}; {wins}."

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from tonnage.catalog import model_name
 from tonnage.catalog.eagle import tokens_gained
 from tonnage.catalog.models import PublishedDraft, eagle_targets
 from tonnage.catalog.published import cache_change
@@ -149,8 +150,8 @@ def _variation_notes(request: Serve, model: Model) -> tuple[str, ...]:
         return f"{tried}; {drafts_told(drafts)}", *draft_notes(request, model, drafts=drafts)
     if model.mtp_layers:
         return (
-            f"{tried}; {model.id} can draft with its own layers, but nobody published how much of it is kept: state"
-            " yours (--draft-acceptance '70 %')",
+            f"{tried}; {model_name(model.id)} can draft with its own layers, but nobody published how much of it "
+            "is kept: state yours (--draft-acceptance '70 %')",
         )
     return (tried,)
 

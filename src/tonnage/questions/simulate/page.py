@@ -7,13 +7,14 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any, Final
 
+from tonnage.catalog import model_name, product
 from tonnage.domain.case import Latency
 from tonnage.domain.simulate import FleetSeen, Occupancy, Simulated, Simulation
+from tonnage.engines.registry import engine_release
 from tonnage.questions.compare.answer import Compared, Comparison
 from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, names, records
 from tonnage.report.document import Column, Document, Meter, Note, Table, grid, sections
 from tonnage.report.metrics import METRICS, OBJECTIVES, objectives_text
-from tonnage.report.names import engine_title, model_name, product
 from tonnage.report.screen import first_screen
 from tonnage.report.wording import figure_name, percent, span
 from tonnage.units import show
@@ -78,7 +79,7 @@ def simulation_question(asked: Simulation) -> list[str]:
     pools = asked.disaggregation
     split = f"{count} x" if pools is None else f"{pools.prefill_workers}P{pools.decode_workers}D on"
     machine = f"{split} {product(asked.accelerator)}"
-    return [model_name(name), machine, engine_title(asked.engine), shape, load, goal]
+    return [model_name(name), machine, engine_release(asked.engine), shape, load, goal]
 
 
 def _meters(found: Simulated) -> list[Meter]:

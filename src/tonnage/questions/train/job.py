@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from tonnage.catalog import model_name
 from tonnage.core.header import Context
 from tonnage.domain.case import TrainCase
 from tonnage.domain.model import Model
@@ -175,7 +176,7 @@ def _fine_tuning_sequences(request: FineTune, model: Model, said: list[str]) -> 
     longest = model.max_context or 2**20
     each = request.tokens_per_example
     if request.extend_context and max(request.seq_len, each or 0.0) > longest:
-        said.append(f"context extended beyond the {longest:,} tokens that {model.id} was made for")
+        said.append(f"context extended beyond the {longest:,} tokens that {model_name(model.id)} was made for")
         longest = 2**40
     if each is not None and each > longest:
         raise BadRequest(
@@ -208,7 +209,7 @@ def _fine_tuning_sequences(request: FineTune, model: Model, said: list[str]) -> 
         )
     length = min(request.seq_len, longest)
     if length < request.seq_len:
-        said.append(f"sequences of {length:,} tokens: {model.id} takes no longer ones")
+        said.append(f"sequences of {length:,} tokens: {model_name(model.id)} takes no longer ones")
     if each is not None:
         length = min(longest, max(length, 64 * math.ceil(each / 64)))
         said.append(f"examples packed into sequences of {length:,} tokens")

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from tonnage.catalog import accelerators_text, model_name, part_name, seller
 from tonnage.core.break_even import Axis, Contender, break_even_along, break_even_prices
 from tonnage.core.error_model import chance_within
 from tonnage.core.header import COMMUNITY, names_taken, what_if
@@ -34,9 +35,9 @@ MOSTLY: Final = 0.05
 def purpose(request: Train | FineTune) -> str:
     """The job in a few words."""
     if isinstance(request, Train):
-        return f"train {request.model} on {show(request.tokens, 'tokens')}"
+        return f"train {model_name(request.model)} on {show(request.tokens, 'tokens')}"
     how = "fine-tune in full" if request.method == "full" else f"fine-tune with {request.method}"
-    return f"{how}: {request.model}"
+    return f"{how}: {model_name(request.model)}"
 
 
 def sentence(options: tuple[TrainOption, ...]) -> str:
@@ -47,9 +48,9 @@ def sentence(options: tuple[TrainOption, ...]) -> str:
     more = f", {run.spares} spare instances" if run.spares else ""
     useful = run.useful_time_fraction.value
     return (
-        f"Rent {best.accelerators} x {best.configuration.accelerator} ({best.configuration.layout.label}, "
+        f"Rent {accelerators_text(best)} ({best.configuration.layout.label}, "
         f"{best.configuration.software}{more}) for {_show_bounds(run.wall_s)}: {_show_bounds(best.cost)} "
-        f"at {made.provider} {made.region} ({made.term}, {show(made.usd_per_hour, 'USD/h')}, {made.as_of}{old}); "
+        f"at {seller(made)} ({made.term}, {show(made.usd_per_hour, 'USD/h')}, {made.as_of}{old}); "
         f"MFU {best.mfu:.0%}{_of_peak(best)}, training goodput {useful:.1%}."
     )
 
@@ -61,8 +62,7 @@ def _of_peak(option: TrainOption) -> str:
 
 def describe_option(option: TrainOption) -> str:
     """An option in a few words."""
-    name = f"{option.accelerators} x {option.configuration.accelerator}"
-    return f"{name} for {show(option.cost.value, 'USD')} in {show(option.run.wall_s.value, 's')} ({option.bill.term})"
+    return f"{_describe(option, option.run.wall_s, option.cost)} ({option.bill.term})"
 
 
 def cheaper_at_risk(options: tuple[TrainOption, ...]) -> str:
@@ -70,8 +70,7 @@ def cheaper_at_risk(options: tuple[TrainOption, ...]) -> str:
     best = at_risk(options)
     if best is None:
         return ""
-    name = f"{best.accelerators} x {best.configuration.accelerator}"
-    told = f"{name} for {_show_bounds(best.cost)} in {show(best.run.wall_s.value, 's')}"
+    told = f"{accelerators_text(best)} for {_show_bounds(best.cost)} in {show(best.run.wall_s.value, 's')}"
     return f"{told}: {_risk(best)}"
 
 
@@ -145,7 +144,7 @@ def trail(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[Decisi
     single = [o for o in options if o.accelerators == 1]
     if single:
         alone = single[0]
-        because = f"{alone.configuration.accelerator} needs {show(alone.memory.value, 'bytes')}"
+        because = f"{part_name(alone.configuration.accelerator)} needs {show(alone.memory.value, 'bytes')}"
         fits = Decision(question="Does it fit one accelerator?", answer="yes", because=because)
     else:
         fits = Decision(question="Does it fit one accelerator?", answer="no", because=_too_much_for_one(asked, best))
@@ -158,7 +157,7 @@ def trail(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[Decisi
     soon = Decision(
         question="When must it be done?",
         answer=when,
-        because=f"{best.accelerators} x {best.configuration.accelerator} take {show(best.run.wall_s.value, 's')}, "
+        because=f"{accelerators_text(best)} take {show(best.run.wall_s.value, 's')}, "
         f"P90 {show(best.run.wall_p90_s, 's')}",
     )
     load = Decision(
@@ -182,7 +181,7 @@ def _too_much_for_one(asked: TrainContext, best: TrainOption) -> str:
     """Memory if it is memory, else time."""
     state = state_bytes(setup_of(asked, best))
     if state > best.limit_bytes:
-        name, memory = best.configuration.accelerator, show(best.limit_bytes, "bytes")
+        name, memory = part_name(best.configuration.accelerator), show(best.limit_bytes, "bytes")
         return f"states alone are {show(state, 'bytes')}, and {name} has {memory}"
     return "one would take too long, cost more, or hold no useful batch"
 
@@ -296,7 +295,7 @@ def _value_function(
             chance = chance_of_run(option, deadline_s=until, budget_usd=budget_usd, wall_s=wall, cost=usd)
             found.append(
                 Contender(
-                    name=_name(option),
+                    name=accelerators_text(option),
                     cost=wall if fastest else usd,
                     told=_describe(option, wall, usd),
                     sure=holds(option, chance, confidence=confidence),
@@ -316,9 +315,5 @@ def _times(quantity: Quantity, work: float) -> Quantity:
     return Quantity(value=quantity.value * work, unit=quantity.unit, low=low, high=high, basis=quantity.basis)
 
 
-def _name(option: TrainOption) -> str:
-    return f"{option.accelerators} x {option.configuration.accelerator}"
-
-
 def _describe(option: TrainOption, wall: Quantity, usd: Quantity) -> str:
-    return f"{_name(option)} for {show(usd.value, 'USD')} in {show(wall.value, 's')}"
+    return f"{accelerators_text(option)} for {show(usd.value, 'USD')} in {show(wall.value, 's')}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, accelerators_text
 from tonnage.catalog.failures import interruptions, run_fact, spot_uptime
 from tonnage.core import train_estimate as estimate
 from tonnage.core.error_model import end_within, joint_chance
@@ -311,7 +311,7 @@ def configuration_of(setup: TrainSetup, place: Place) -> TrainConfiguration:
 def beyond(request: Train | FineTune | Rl, option: RunOption) -> Verdict | None:
     """Deadline or budget missed, and by how much."""
     deadline, budget = request.deadline_s, request.budget_usd
-    name = f"{option.accelerators} x {option.configuration.accelerator}"
+    name = accelerators_text(option)
     wall, usd = option.run.wall_s.value, option.cost.value
     if not option.run.useful_time_fraction.value:
         between = show(option.run.between_s, "s")

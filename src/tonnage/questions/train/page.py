@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+from tonnage.catalog import accelerators_text, model_name, part_name, product
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.train_plan import PAYS, FineTune, Milestone, RunOption, ScalingPoint, Train, TrainOption, TrainPlan
 from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, memory_chart, names, records
 from tonnage.report.charts.options import Axis, Point, options_chart, point_of
 from tonnage.report.document import Contents, Headline, Meter, Text
-from tonnage.report.names import in_names, model_name, part_name, product
 from tonnage.report.page import COST, PROVIDER, REGION, SURE, TERM, TIME, Page, at
 from tonnage.report.screen import closest_break_even, held_text, price_dates, run_price, stale_text
 from tonnage.report.wording import (
@@ -144,8 +144,7 @@ def _frontier(plan: TrainPlan) -> list[str]:
         if option is not points[0]:
             faster = points[0].run.wall_s.value / wall
             beside = f" ({usd / points[0].cost.value:.2f}x the price, {faster:.3g}x as fast)"
-        count = f"{option.accelerators} x {option.configuration.accelerator}"
-        summary.append(f"{show(wall, 's')} for {show(usd, 'USD')}: {count}{beside}{sure}")
+        summary.append(f"{show(wall, 's')} for {show(usd, 'USD')}: {accelerators_text(option)}{beside}{sure}")
     return summary
 
 
@@ -266,12 +265,12 @@ def batch_charts(plan: BatchPlan) -> tuple[Chart | None, ...]:
 
 
 def _plotted(rank: int, option: TrainOption | BatchOption, wall_s: Quantity) -> Point:
-    name = f"{option.accelerators} x {part_name(option.configuration.accelerator)}"
-    return point_of(name, wall_s, scale=1.0 / HOUR_S, usd=option.cost.value, evidence=str(option.basis), rank=rank)
+    usd, evidence = option.cost.value, str(option.basis)
+    return point_of(accelerators_text(option), wall_s, scale=1.0 / HOUR_S, usd=usd, evidence=evidence, rank=rank)
 
 
 def _label(option: TrainOption | BatchOption) -> str:
-    return in_names(option.configuration.label())
+    return option.configuration.label(part_name)
 
 
 def _time_and_cost(points: Sequence[Point], *, deadline_s: float | None) -> Chart | None:

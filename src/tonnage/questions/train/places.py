@@ -12,6 +12,7 @@ from functools import cache
 from typing import Final
 
 from tonnage import catalog
+from tonnage.catalog import part_name, parts_name
 from tonnage.catalog.rows import DATA, table
 from tonnage.core.sites import YOURS, Site
 from tonnage.domain.answer import Verdict
@@ -53,7 +54,7 @@ class Rental(Record, kw_only=True):
     @property
     def what(self) -> str:
         """How many of which accelerator."""
-        return f"{self.place.count} x {self.place.accelerator.id}"
+        return parts_name(self.place.count, self.place.accelerator.id)
 
     def misses(
         self,
@@ -63,7 +64,7 @@ class Rental(Record, kw_only=True):
         leanest: TrainConfiguration | None = None,
     ) -> InfeasibleRun:
         """That it cannot do the job."""
-        what = option.configuration.label() if option is not None else self.what
+        what = option.configuration.label(part_name) if option is not None else self.what
         name = self.place.accelerator.id
         return InfeasibleRun(what=what, accelerator=name, verdict=verdict, option=option, leanest=leanest)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, accelerators_text
 from tonnage.catalog.fitted import with_training_totals
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.core.calibration_use import Run, TrainRun
@@ -247,7 +247,7 @@ def _without_budget(asked: TrainContext, tries: list[Attempt]) -> InfeasibleRun 
     if first is None or verdict is None:
         return None
     name = first.configuration.accelerator
-    return InfeasibleRun(what=f"{first.accelerators} x {name}", accelerator=name, verdict=verdict, option=first)
+    return InfeasibleRun(what=accelerators_text(first), accelerator=name, verdict=verdict, option=first)
 
 
 def _larger(asked: TrainContext, tries: list[Attempt], *, ranked: tuple[TrainOption, ...]) -> list[TrainOption]:
@@ -335,7 +335,7 @@ def _smallest_that_works(asked: TrainContext, open_sites: tuple[Site, ...]) -> s
             if fits is not None:
                 powers = [n for n in powers if n < rental.place.count]
                 label = fits.setup.layout.label
-                smallest = f"smallest that works: {rental.place.count} x {site.accelerator.id} ({label})"
+                smallest = f"smallest that works: {rental.what} ({label})"
                 break
         if not powers:
             break

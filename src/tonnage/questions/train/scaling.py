@@ -9,6 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tonnage import catalog
+from tonnage.catalog import accelerators_text, seller
 from tonnage.catalog.failures import spot_uptime
 from tonnage.core import train_estimate as estimate
 from tonnage.core.sites import Site
@@ -188,7 +189,7 @@ def spot_against_on_demand(asked: TrainContext, best: TrainOption, *, sites: tup
         instance_size=offer.count,
         term="spot",
     )
-    name = f"{best.accelerators} x {best.configuration.accelerator} on spot at {offer.provider} {offer.region}"
+    name = f"{accelerators_text(best)} on spot at {seller(offer)}"
     notice = catalog.providers()[offer.provider].spot_notice_s if offer.provider in catalog.providers() else None
     told = f" ({notice:.0f} s notice)" if notice else ""
     between, down = show(run.between_s, "s", digits=2), show(up.mean_down_s, "s", digits=2)
