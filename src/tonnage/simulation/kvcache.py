@@ -401,7 +401,7 @@ def _notes(model: Model, demand: Demand, engine: Engine) -> tuple[str, ...]:
     notes = []
     context = demand.context_tokens
     if context and model.max_context and context > model.max_context:
-        notes.append(f"{context:,.0f} tokens exceed the {model.max_context:,} that {model.id} is made for")
+        notes.append(f"{context:,.0f} tokens exceed the {model.max_context:,} that the model is made for")
     if any(isinstance(group.mixer, Attention) and group.mixer.window for group in model.layers):
         notes.append("windowed layers stop growing at their window")
     if engine.kv_offload_bytes:
