@@ -92,7 +92,8 @@ def test_every_face_says_the_same(name: str) -> None:
     in_html = " ".join(escaping.unescape(re.sub("<[^>]*>", " ", page)).replace("\xa0", " ").split())
     for text in texts:
         assert text in in_markdown or "\\" in in_markdown, text
-        assert text in in_html, text
+        # The page says the sentence above all, and leaves out the section that would repeat it.
+        assert text in in_html or text == "Answer", text
     narrow = "".join("".join(printed(document, width=400, why=True)).split())
     lost = [text for text in texts if "".join(text.split()) not in narrow]
     assert not [text for text in lost if len(text) < 60], "a cell or a line is not printed at full width"
