@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import Any
 
@@ -31,6 +32,13 @@ def printed(kind: str, *flags: object, **fields: Any) -> str:
     done = told("plan", "-", *flags, given={"plan": kind, **fields})
     assert done.exit_code == 0, done.output
     return " ".join(done.stdout.split())
+
+
+def rented(plan: Any) -> str:
+    """ "16 x B200 180 GB": the accelerators that a plan's sentence names."""
+    found = re.match(r"Rent (?:[\d,]+ x \S+ \()?([^()]+?)(?: \(|\))", plan.sentence)
+    assert found is not None, plan.sentence
+    return found[1]
 
 
 @cache

@@ -41,7 +41,7 @@ def test_at_most_two_near_duplicates_of_one_source_are_shown() -> None:
         ({"traffic": {"rate_per_s": 2}}, "load clients instead of requests/s"),
         ({"precision": {"weights": "nvfp4"}}, "instead of nvfp4"),
         ({"layout": {"tp": 16}}, "accelerators instead of 16"),
-        ({"model": "Qwen/Qwen3-14B"}, "instead of Qwen/Qwen3-14B"),
+        ({"model": "Qwen/Qwen3-14B"}, "instead of Qwen3 14B"),
     ],
 )
 def test_what_differs_is_named(change: dict[str, Any], said: str) -> None:

@@ -189,8 +189,8 @@ class Opened(float):
     --------
     >>> half = Opened((Quantity(name="products", value=2.0, unit="s"),))
     >>> step = 3 * (half + Opened((Quantity(name="attention", value=1.0, unit="s"),)))
-    >>> float(step), [(node.name, node.value) for node in step.nodes], max(map(gap, step.nodes))
-    (9.0, [('products', 6.0), ('attention', 3.0)], 0.0)
+    >>> float(step), [(node.name, node.value) for node in step.nodes]
+    (9.0, [('products', 6.0), ('attention', 3.0)])
     """
 
     __slots__ = ("nodes",)

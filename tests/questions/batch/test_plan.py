@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tonnage
+from tonnage.catalog import part_name
 from tonnage.errors import BadRequest
 
 LARGEST_FLEET = 256
@@ -163,14 +164,14 @@ def test_each_dearer_kind_is_weighed_against_the_cheapest_by_the_hour(nightly: A
     kinds: dict[str, Any] = {}
     for option in sorted(nightly.options, key=lambda o: o.cost.value):
         if option.bill.term == "on-demand":
-            kinds.setdefault(option.configuration.accelerator, option)
+            kinds.setdefault(part_name(option.configuration.accelerator), option)
     hourly = {name: o.bill.usd_per_instance_hour / o.bill.accelerators_per_instance for name, o in kinds.items()}
     rate = {name: o.items_per_s.value / o.configuration.layout.ranks for name, o in kinds.items()}
     base = min(hourly, key=lambda name: hourly[name])
     assert nightly.card_for_card
     for told in nightly.card_for_card:
         name, price, of, faster = re.fullmatch(
-            r"(\S+): ([\d.]+)x the hourly price of (\S+), ([\d.]+)x \(.*\) as fast: .*", told
+            r"(.+): ([\d.]+)x the hourly price of (.+), ([\d.]+)x \(.*\) as fast: .*", told
         ).groups()  # type: ignore[union-attr]
         assert of == base and name != base
         assert float(price) == pytest.approx(hourly[name] / hourly[base], rel=0.06)

@@ -77,7 +77,7 @@ def test_a_stated_engine_answers_on_a_persons_own_card() -> None:
     (group,) = planned(own="RTX 4090", engine="vllm", model="Qwen/Qwen3-8B").groups
     assert group.rows and {row.engine for row in group.rows} == {"vllm"} and group.rows[0].concurrency > 1
     (none,) = planned(own="RTX 4090", engine="vllm", model="meta-llama/Llama-3.1-405B-Instruct").groups
-    assert not none.rows and none.none_because.startswith("vllm does not serve meta-llama/Llama-3.1-405B")
+    assert not none.rows and none.none_because.startswith("vllm does not serve Llama 3.1 405B Instruct")
 
 
 def test_what_lies_in_host_memory_is_said_and_assumed() -> None:

@@ -53,7 +53,7 @@ def test_resolution_changes_the_tokens_of_a_vision_transformer() -> None:
 
 def test_patches_are_guessed_from_the_position_table() -> None:
     found = stages("facebook/dinov2-giant", resolution=224)
-    assert found.notes == ("patches of 14 px assumed for facebook/dinov2-giant",)
+    assert found.notes == ("patches of 14 px assumed for dinov2 giant",)
     assert 5.5 < flop(stages("facebook/dinov2-giant")) / flop(found) < 8
 
 

@@ -4,6 +4,7 @@ speed: the code is the same."""
 from typing import Any
 
 import pytest
+from tests.command import rented
 
 import tonnage
 
@@ -33,8 +34,8 @@ def leader(made: Any) -> str:
 
 def part(made: Any) -> str:
     """The leader without its settings, which are asked of the leading contenders alone."""
-    best = made.options[0].configuration
-    return f"{best.accelerator} ({best.precision.weights}"
+    name = rented(made).partition(" x ")[2]
+    return f"{name} ({made.options[0].configuration.precision.weights}"
 
 
 def flips_of(made: Any, words: str) -> list[Any]:

@@ -101,7 +101,7 @@ def test_a_start_is_the_machine_the_weights_and_the_warm_up_unless_given() -> No
     given = started(cold_start="20 s")
     slowest = [found.ttft_s.p99 for found in (fetched, on_disk, kept, given) if found.ttft_s and found.ttft_s.p99]
     assert len(slowest) == 4 and slowest == sorted(slowest, reverse=True) and slowest[0] > 2 * slowest[2]
-    assert any("weights over the network" in note and "runpod states" in note for note in fetched.assumed)
+    assert any("weights over the network" in note and "RunPod states" in note for note in fetched.assumed)
     assert not any("replica starts in" in note for note in given.assumed)
 
 
