@@ -8,6 +8,7 @@ import itertools
 import shutil
 import socket
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if "gpu" in item.keywords and not has_accelerator():
             item.add_marker(no_gpu)
     items.sort(key=lambda item: ("slow" in item.keywords, "measured" in item.keywords, folder_rank(item.path)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+    """Ask once more what failed while the day changed: an answer is dated, and two of one question are compared."""
+    day = date.today()
+    try:
+        return (yield)  # type: ignore[misc]
+    except AssertionError:
+        if date.today() == day:
+            raise
+    names = pyfuncitem._fixtureinfo.argnames
+    pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
+    return True  # type: ignore[misc]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

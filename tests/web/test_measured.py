@@ -8,6 +8,7 @@ measurements left out (`calibration: none`): what is left out changes nothing, t
 from __future__ import annotations
 
 import json
+from datetime import date
 from functools import cache
 from typing import Any
 
@@ -112,8 +113,13 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Additions:
     return Additions(paths=(str(folder),))
 
 
-@cache
 def answered(path: str, additions: Additions, said: str = "") -> Any:
+    return _answered_on(date.today(), path, additions, said)
+
+
+@cache
+def _answered_on(day: date, path: str, additions: Additions, said: str) -> Any:
+    """Once a day: the day stands in the answer."""
     fields = ASKED[path][0] | ({"calibration": said} if said else {})
     return answer_form(QUESTIONS[path], fields, additions=additions)
 
