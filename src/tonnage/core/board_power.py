@@ -44,14 +44,18 @@ DRAW_SPREAD: Final = 1.25
 
 
 class Used(NamedTuple):
-    """Seconds of the peaks that work takes: of memory for weights and for all else, of matrix units."""
+    """
+    Time that work takes of one board at its peak rates: memory for weights and for all else, matrix units. [s]
+
+    Divided by the time that passes, it is the share of each peak in use [-], which `share_of` takes.
+    """
 
     weights: float = 0.0
     others: float = 0.0
     products: float = 0.0
 
     def plus(self, more: Used) -> Used:
-        """Both."""
+        """The sum of both, part by part."""
         return Used(*(a + b for a, b in zip(self, more, strict=True)))
 
     def times(self, factor: float) -> Used:
@@ -70,6 +74,8 @@ def serving_load(
     """
     What the boards of one replica draw under a steady load, by the bytes they read and the products they do.
 
+    The mean board's share of its power limit, over all time; with `workers`, the mean over the boards of both pools.
+
     Parameters
     ----------
     at : Deployment
@@ -86,11 +92,13 @@ def serving_load(
     """
     p, case = at.placement, at.case
     prefill, decode = workers or (0, 1)
-    # Of the boards' mean: each side draws its own share of them.
-    reads, writes = (prefill / (prefill + decode), decode / (prefill + decode)) if prefill else (1.0, 1.0)
-    used = _decoding(p, case, running=running / decode, tpot_s=tpot_s).times(writes)
+    # A mean over boards: each pool counts by its share of them.
+    all_workers = prefill + decode
+    prefill_share, decode_share = (prefill / all_workers, decode / all_workers) if prefill else (1.0, 1.0)
+    used = _decoding(p, case, running=running / decode, tpot_s=tpot_s).times(decode_share)
     if case.isl > 0.0 and case.phase != "decode":
-        used = used.plus(_reading(p, case, requests_per_s=requests_per_s / (prefill or decode)).times(reads))
+        prompts = _reading(p, case, requests_per_s=requests_per_s / (prefill or decode))
+        used = used.plus(prompts.times(prefill_share))
     # Fewer sequences than pipeline stages leave stages without one: cards that hold a part of the layers each.
     active = min(1.0, max(1.0, running) / p.layout.pp)
     return share_of(used, busy=active)
@@ -98,7 +106,10 @@ def serving_load(
 
 def arriving_load(at: Deployment, *, rate_per_s: float, tpot_s: float, e2e_s: float) -> tuple[LoadShare, float]:
     """
-    The same where requests come by themselves, and the share of time in which the replica has at least one. [-]
+    The load of a replica whose requests arrive by themselves, while it has at least one; and for what share of time.
+
+    `serving_load` of the busy time [-], and the share of time that is busy [-]: gaps between arrivals are not in the
+    first, so whoever wants the mean over all time weighs it with the second.
 
     Parameters
     ----------
@@ -113,7 +124,7 @@ def arriving_load(at: Deployment, *, rate_per_s: float, tpot_s: float, e2e_s: fl
 
 
 def steady_load(at: Deployment, point: Point) -> tuple[LoadShare, float]:
-    """The same in a steady state."""
+    """`arriving_load` at a point of a replica's steady state: the load while busy, and the share of time busy."""
     whole = point.means(at.case.osl)["e2e_s"]
     return arriving_load(at, rate_per_s=point.rate_per_s, tpot_s=point.tpot_mean_s, e2e_s=whole)
 
@@ -127,7 +138,7 @@ def predicted_load(at: Deployment, found: Served, *, arrivals: bool, split: Disa
     arrivals : bool
         Requests come by themselves; clients that wait for their answers leave no gap.
     split : Disaggregation, optional
-        Separate pools, each at its own layout.
+        Separate pools, each at its own layout: the mean over the boards of both, whatever `arrivals` says.
     """
     case, rate, tpot_s = at.case, found.requests_per_s, found.tpot_s
     running = found.running if case.phase == "decode" else rate * max(0.0, case.osl - 1.0) * tpot_s
@@ -147,14 +158,14 @@ def predicted_load(at: Deployment, found: Served, *, arrivals: bool, split: Disa
 
 
 def _decoding(p: Placement, case: ServeCase, *, running: float, tpot_s: float) -> Used:
-    """Of decode steps, each of which gives every sequence a token; over all time."""
+    """Shares of one rank's peaks that decode steps take; each gives every running sequence a token."""
     each = running / (p.layout.dp * p.layout.pp)
     tokens = Tokens(decodes=max(1.0, each), context=case.isl + case.osl / 2.0, emitted=each)
     return _of_step(p, tokens).times(1.0 / max(tpot_s, 1e-9))
 
 
 def _reading(p: Placement, case: ServeCase, *, requests_per_s: float) -> Used:
-    """Of prompts, over all time."""
+    """Shares of one rank's peaks that prompts take which arrive at that rate on the replica."""
     prompt = _of_step(p, Tokens(prompts=1.0, chunk=case.isl, emitted=1.0))
     return prompt.times(requests_per_s / (p.layout.dp * p.layout.pp))
 
@@ -165,7 +176,11 @@ def work_load(work: Iterable[Operator], *, seconds: float, accelerator: Accelera
 
 
 def share_of(used: Used, busy: float = 1.0) -> LoadShare:
-    """The load of a board that uses so much of its peaks, all of it in the share of the time in which it works."""
+    """
+    The mean load of a board over all time.
+
+    `used` are shares of its peaks over all time; all of that work falls into the share `busy` of the time. [-]
+    """
     while_busy = used.times(1.0 / busy)
     value = board_share(weights=while_busy.weights, others=while_busy.others, products=while_busy.products, busy=busy)
     return spread(value, SUM)
@@ -200,12 +215,12 @@ def watts_of(load: LoadShare, accelerator: Accelerator, *, share: float = 1.0) -
 
 
 def _of_step(placement: Placement, tokens: Tokens) -> Used:
-    """One step of one rank."""
+    """What one step takes of one rank's peaks. [s]"""
     return used_by(placed_work(placement, tokens), placement.accelerator)
 
 
 def used_by(work: Iterable[Operator], accelerator: Accelerator) -> Used:
-    """What work takes of one board's peaks. [s]"""
+    """What work takes of one board's peaks: bytes over the rated bandwidth, FLOP over the peak of their format. [s]"""
     weights = others = products = 0.0
     for op in work:
         moved = op.count * (op.read_bytes + op.write_bytes) / accelerator.memory_bytes_per_s
@@ -219,7 +234,7 @@ def used_by(work: Iterable[Operator], accelerator: Accelerator) -> Used:
 
 
 def executed_flop(op: Operator) -> float:
-    """FLOP that tensor cores execute, padding included. [FLOP]"""
+    """FLOP that tensor cores execute in one call of the operator; experts' rows are filled up to whole tiles. [FLOP]"""
     if op.kind != "grouped_gemm":
         return op.flop
     rows = math.ceil(op.m / op.groups / TILE_ROWS) * TILE_ROWS

@@ -93,6 +93,12 @@ def break_even_along(axis: Axis, *, at: Along, nothing: str = "nothing does it")
         Value -> the contenders that can do it there.
     nothing : str, optional
         What the answer becomes where none is left.
+
+    Returns
+    -------
+    tuple of BreakEven
+        At most one above and one below; none on a side where the leader stays within `REACH`, and none at all where
+        no contender can do it now.
     """
     here = at(axis.now)
     if not here:
@@ -115,9 +121,10 @@ def break_even_along(axis: Axis, *, at: Along, nothing: str = "nothing does it")
 
 def break_even_prices(options: Sequence[Rented]) -> tuple[BreakEven, ...]:
     """
-    Prices at which the best option of another name would lead; the first of `options` leads now.
+    Prices of an instance-hour at which another accelerator would cost as little as the first option, which leads now.
 
-    None where no option has the confidence asked for: the likeliest leads then, whatever it costs.
+    Of each other accelerator its best option counts, the cheapest `MAX_PRICES` of those; one less sure than the first
+    never leads. Empty where no option has the confidence asked for: the likeliest leads then, whatever it costs.
     """
     if not options or not options[0].sure:
         return ()
@@ -162,10 +169,12 @@ class _State(Record):
 
 
 def _winner(contenders: Iterable[Contender]) -> Contender:
-    return min(contenders, key=lambda c: (*(-one for one in c.standing), c.cost.value))
+    """The one of the highest standing, the cheapest of those."""
+    return min(contenders, key=lambda c: (*(-part for part in c.standing), c.cost.value))
 
 
 def _state(leader: str, contenders: Sequence[Contender], nothing: str) -> _State:
+    """How the option of that name stands among contenders at one value; `nothing` is told where there are none."""
     if not contenders:
         return _State(lost=True, close=True, gone=True, told=nothing)
     best = _winner(contenders)
@@ -184,15 +193,19 @@ def _state(leader: str, contenders: Sequence[Contender], nothing: str) -> _State
 
 
 def _over(other: Contender | Rented, leader: Contender | Rented) -> Ratio:
-    """The other's cost over the leader's, with its interval."""
-    alike = correlation(other.configuration, leader.configuration)
+    """The other's cost over the leader's, with its interval; without one where a cost is zero or infinite."""
+    shared = correlation(other.configuration, leader.configuration)
     usd, first = other.cost.value, leader.cost.value
-    plain = usd / first if first > 0 else math.inf if usd > 0 else 1.0
-    return ratio(Pair(other.cost, leader.cost, alike)) or Ratio(plain, plain, plain)
+    exact = usd / first if first > 0 else math.inf if usd > 0 else 1.0
+    return ratio(Pair(other.cost, leader.cost, shared)) or Ratio(exact, exact, exact)
 
 
 def _nearest(axis: Axis, step: float, word: str, state: Callable[[float], _State]) -> BreakEven | None:
-    """The nearest value at which the leader loses, with the interval around it; None within reach."""
+    """
+    The nearest value at which the leader loses, with the interval around it; None where it stays within `REACH`.
+
+    An end of the interval is None where the other does not win beyond errors within `REACH`.
+    """
     scan = _scan(axis, step)
     value = _crossing(axis.now, scan, lambda v: state(v).lost)
     if value is None:
@@ -215,13 +228,18 @@ def _nearest(axis: Axis, step: float, word: str, state: Callable[[float], _State
 
 
 def _scan(axis: Axis, step: float) -> list[float]:
+    """Values from the present one on, each `step` times the one before, as far as `REACH` and the axis go."""
     steps = math.ceil(math.log(REACH) / abs(math.log(step)))
     values = [axis.now * step**k for k in range(1, steps + 1)]
     return [value for value in values if axis.least <= value <= axis.most]
 
 
 def _crossing(now: float, scan: Sequence[float], changed: Callable[[float], bool]) -> float | None:
-    """The value, on the far side of the change, that is nearest to the present one; None where nothing changes."""
+    """
+    The first value at which it has changed, narrowed to `PRECISE`; None where nothing changes along the scan.
+
+    Where it has changed at the present value already, the first value of the scan.
+    """
     before = now
     for value in scan:
         if changed(value):
@@ -243,15 +261,19 @@ Known = Sequence[tuple[Thing, Sequence[tuple[float, float]]]]
 
 
 def scaled_at(known: Known[Thing], share: float) -> Iterator[tuple[Thing, float]]:
-    """What each takes at a share of the lengths over the present; what is not known so far is left out."""
-    for one, points in known:
+    """
+    Each thing with what it takes at `share` times the present lengths, over what it takes at these. [-]
+
+    Things that are not known at so long or so short lengths are left out.
+    """
+    for thing, points in known:
         scale = _between(points, share)
         if scale is not None:
-            yield one, scale
+            yield thing, scale
 
 
 def _between(points: Sequence[tuple[float, float]], share: float) -> float | None:
-    """Between two that are known, on logarithms; None beyond them."""
+    """The scale at a share, interpolated between the two nearest known points on logarithms; None beyond all."""
     after = bisect_left([known for known, _ in points], share * (1 - 1e-9))
     if after == len(points):
         return None

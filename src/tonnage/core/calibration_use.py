@@ -84,25 +84,30 @@ def _uses(runs: Iterable[Run], additions: Additions) -> Iterator[CalibrationUse]
 
 
 def serving_use(case: ServeCase, *, model: Model, part: Accelerator) -> CalibrationUse | None:
-    """What measurements of its stack make of a case; absent where there are none, or it does not fit."""
+    """
+    What measurements of its stack make of a case: each number with them over the same without.
+
+    None where there are no measurements, the model does not fit, or nothing moves and the user measured other models.
+    """
     engine = (find_engine(case.engine) or unlisted_engine()).name
     own = part.calibrations.get(engine)
-    found = own or (published_points(part.id, engine, model=model.id) if part.published else None)
-    if found is None:
+    measurements = own or (published_points(part.id, engine, model=model.id) if part.published else None)
+    if measurements is None:
         return None
-    there, plain = (_served(case, model, one) for one in (part, replace(part, calibrations={}, published=False)))
-    if there is None or plain is None:
+    uncalibrated = replace(part, calibrations={}, published=False)
+    with_them, without = (_served(case, model, accelerator) for accelerator in (part, uncalibrated))
+    if with_them is None or without is None:
         return None
     moved = _moved(
         {
-            "tpot_s": (there.tpot_s, plain.tpot_s) if case.osl > 1 else None,
-            "ttft_s": (there.ttft_s, plain.ttft_s) if case.phase != "decode" else None,
-            "output_tokens_per_s": (there.requests_per_s, plain.requests_per_s) if case.osl > 0 else None,
+            "tpot_s": (with_them.tpot_s, without.tpot_s) if case.osl > 1 else None,
+            "ttft_s": (with_them.ttft_s, without.ttft_s) if case.phase != "decode" else None,
+            "output_tokens_per_s": (with_them.requests_per_s, without.requests_per_s) if case.osl > 0 else None,
         }
     )
     if not moved and (own is None or model.id not in own.models):
         return None
-    return _use(found, model=model.id, moved=moved, published=own is None)
+    return _use(measurements, model=model.id, moved=moved, published=own is None)
 
 
 def training_use(setup: TrainSetup) -> CalibrationUse | None:
@@ -123,6 +128,7 @@ def _trained(
 
 
 def _served(case: ServeCase, model: Model, part: Accelerator) -> Served | None:
+    """What the case's traffic gets on such an accelerator, reuse by sessions included; None where it does not fit."""
     from tonnage.core.deployment import deploy
     from tonnage.core.serving_traffic import served_latency
 
@@ -139,6 +145,7 @@ def _served(case: ServeCase, model: Model, part: Accelerator) -> Served | None:
 
 
 def _moved(pairs: dict[str, tuple[float, float] | None]) -> tuple[Moved, ...]:
+    """Numbers that differ, by pairs of each with measurements and without; absent pairs are passed over."""
     factors = {name: pair[0] / pair[1] for name, pair in pairs.items() if pair and min(pair) > 0}
     return tuple(
         Moved(quantity=name, factor=factor) for name, factor in factors.items() if abs(math.log(factor)) > LEAST

@@ -59,7 +59,7 @@ _RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 class ColdStart(Record, kw_only=True):
-    """Parts of a start from nothing. [s]"""
+    """How long a new instance takes until it serves, by part. [s]"""
 
     provisioning_s: float
     weights_s: float
@@ -67,19 +67,31 @@ class ColdStart(Record, kw_only=True):
     warm_up_s: float
     """Compilation, graph capture, engine."""
     parts: tuple[Quantity, ...]
+    """The same opened; those that take no time are left out."""
     source: str
 
     @property
     def total_s(self) -> float:
-        """[s]"""
+        """All parts together. [s]"""
         return self.provisioning_s + self.weights_s + self.warm_up_s
 
 
 def cold_start(
     *, weight_bytes: float, provider: str, start_from: StartFrom = "network", graphs: bool = True
 ) -> ColdStart:
-    """A start from nothing on an instance of this provider, with weights of that size."""
-    machine, whose = _machine(provider)
+    """
+    The start of one new instance of a provider, from its order to the first token.
+
+    Parameters
+    ----------
+    weight_bytes : number
+        Of one replica; download and load grow with them. [bytes]
+    start_from : str, optional
+        Where weights and compiled code are; the default fetches both.
+    graphs : bool, optional
+        The engine captures graphs of its steps.
+    """
+    machine, whose = _provisioning(provider)
     timed, size = STARTS[start_from], weight_bytes / TIMED_WEIGHT_BYTES
     scaled = f"{timed.source}, with the size of the weights"
     parts = tuple(
@@ -102,8 +114,12 @@ def cold_start(
     )
 
 
-def _machine(provider: str) -> tuple[float, str]:
-    """Until the provider's machine is there, and who says so. [s]"""
+def _provisioning(provider: str) -> tuple[float, str]:
+    """
+    Time until the provider's machine is there, and who says so. [s]
+
+    The upper end of what the provider states; `UNKNOWN_PROVISIONING_S` where it states nothing or is not known.
+    """
     known = catalog.providers().get(provider)
     stated = _RANGE.match(known.facts.get("provisioning_time_s", "")) if known is not None else None
     if stated is None:

@@ -142,7 +142,7 @@ def resolve(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Deplo
 
 
 def _deploy_pools(case: ServeCase, split: Disaggregation, *, model: Model, accelerator: Accelerator) -> Deployment:
-    """Workers of both pools, each in its own layout: those that write answers, or the first that do not fit."""
+    """The deployment of one decode worker; of a worker that does not fit where there is one, named in its verdict."""
     for name, layout in (("prefill", split.prefill), ("decode", split.decode)):
         at = deploy(replace(case, layout=layout), model=model, accelerator=accelerator)
         verdict = at.pool.verdict
@@ -153,7 +153,7 @@ def _deploy_pools(case: ServeCase, split: Disaggregation, *, model: Model, accel
 
 
 def case_of(configuration: Configuration, *, model: Model | str, lengths: Lengths, traffic: Traffic) -> ServeCase:
-    """The case that `predict` would be asked about a plan's configuration under a load."""
+    """The case that `predict` would be asked about a plan's configuration; without images that other workers encode."""
     layout = configuration.layout
     options = {name: value for name in SETTINGS if (value := getattr(configuration.engine, name)) is not None}
     layered = engine_spec(configuration.engine.name).layered and layout.tp == 1 and layout.ranks > 1
@@ -175,7 +175,11 @@ def case_of(configuration: Configuration, *, model: Model | str, lengths: Length
 
 
 def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deployment:
-    """The deployment of a case whose model and accelerator are known, with its engine's defaults and its memory."""
+    """
+    The deployment of a case whose model and accelerator are known, with its engine's defaults and its memory.
+
+    A model that does not fit, or an engine that does not run on the accelerator, is no error: `pool.verdict` says so.
+    """
     if case.isl < 0 or case.osl < 0 or case.isl + case.osl <= 0:
         raise BadRequest(
             f"isl {case.isl:g} and osl {case.osl:g} must be at least 0 and not both 0; give prompt and output tokens"
@@ -321,7 +325,8 @@ def with_reachable_bandwidth(accelerator: Accelerator, multiprocessors: float | 
 
     A Hopper multiprocessor keeps about 28 GB/s in flight (H200: 132 of them reach 0.78 of 4.8 TB/s), so a part with
     few of them beside fast memory (H20: 78 at 4.0 TB/s) decodes at half of its data sheet. An engine whose kernels
-    keep less in flight (llama.cpp) says how much, and the two limits meet as those of a roofline do (power four).
+    keep less in flight (llama.cpp) says how much (`reach` of one multiprocessor [bytes/s], 0 = no limit of its own),
+    and the two limits meet as those of a roofline do (power four). Where multiprocessors are not known nothing changes.
     """
     if multiprocessors is None:
         return accelerator
@@ -380,7 +385,7 @@ def _engine(case: ServeCase) -> tuple[Engine, tuple[str, ...]]:
 
 
 def _timed_as(name: str) -> str:
-    """The name an engine's overheads are filed under: its own, that of its kin, or the spelling given."""
+    """The name an engine's overheads are filed under: its own, its family's, or as given where no list has it."""
     spec = find_engine(name)
     if spec is not None:
         return spec.overheads_of
@@ -407,7 +412,8 @@ def overheads_under(base: Overheads, stretch: Stretch | None, *, carried: float 
     """
     The catalogue's overheads with the user's factors on them; host times replace the catalogue's.
 
-    `carried`: of the way from the catalogue to the stretch, in logarithms, how much is gone. [-]
+    `carried` is how far the result lies from the catalogue (0) to the user's values (1): on logarithms, of host times
+    that are zero on a straight line. [-]
     """
     if stretch is None:
         return base

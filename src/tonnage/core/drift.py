@@ -89,15 +89,19 @@ class Drift(Record):
         return math.exp(float(np.mean([math.log(max(one.place[0], _LEAST)) for one in self.own.learnt])))
 
     def at(self, in_flight: float, *, interrupted: float = 0.0) -> Moved:
-        """Factors with so many requests in flight on the replica, that share of a time per token prompts of others."""
-        found = self.along((in_flight,))[0]
+        """
+        Factors with so many requests in flight on the replica.
+
+        `interrupted` is the share of a time per token that prompts of other requests take (`PARTS`); 0 = none. [-]
+        """
+        steps = self.along((in_flight,))[0]
         if not interrupted:
-            return found
-        one = self._numbers("tpot_s", (in_flight,), part=interrupted)
-        return found._replace(between=math.exp(float(_conditioned(_Key(self.own)).means(one)[0])) / found.pace)
+            return steps
+        tpot = self._numbers("tpot_s", (in_flight,), part=interrupted)
+        return steps._replace(between=math.exp(float(_conditioned(_Key(self.own)).means(tpot)[0])) / steps.pace)
 
     def along(self, in_flight: Sequence[float]) -> tuple[Moved, ...]:
-        """The same at several loads, of steps: nothing between tokens."""
+        """Factors at several loads for steps alone: `between` stays 1."""
         pace, both = (
             _conditioned(_Key(self.own)).means(self._numbers(name, in_flight)) for name in ("tpot_s", "ttft_s")
         )
@@ -105,13 +109,17 @@ class Drift(Record):
         return tuple(Moved(math.exp(p), math.exp(b - p)) for p, b in zip(pace, both, strict=True))
 
     def surely(self, in_flight: float | None = None) -> Calibration:
-        """The calibration with the 90 % factors of this configuration, with so many requests in flight or usually."""
+        """
+        The calibration with the 90 % factors of this configuration at a load, rounded to the loads of `load_steps`.
+
+        Absent = the usual load of the measurements. For a model that was not measured the factors stay as they are.
+        """
         if self.model not in self.own.models:
             return self.own
         load = math.exp2(round(math.log2(max(in_flight or self.usual, _LEAST)) * _STEPS) / _STEPS)
-        found = _conditioned(_Key(self.own)).factors
+        factor = _conditioned(_Key(self.own)).factor
         factors = {
-            name: found(self._numbers(name, (load,))) for name in dict.fromkeys(n.quantity for n in self.own.learnt)
+            name: factor(self._numbers(name, (load,))) for name in dict.fromkeys(n.quantity for n in self.own.learnt)
         }
         same = {name: factors[other] for name, other in SAME_AS.items() if other in factors}
         return replace(self.own, factors={**self.own.factors, **factors, **same})
@@ -154,7 +162,7 @@ class Numbers(NamedTuple):
 
 
 def numbers_of(each: Sequence[Learnt]) -> Numbers:
-    """Measured numbers, or such as are to be told, as the process takes them."""
+    """Numbers that were measured, or that are to be predicted, as the process takes them."""
     return Numbers(
         [one.quantity for one in each],
         [one.model for one in each],
@@ -166,7 +174,10 @@ def numbers_of(each: Sequence[Learnt]) -> Numbers:
 
 def drift_covariance(one: Numbers, other: Numbers, *, known: Priors) -> Array:
     """
-    Covariance of what drifts give some numbers of a stack and others; other models share a part (`causes`).
+    Covariance of ln(measured / predicted) that offsets and drifts give numbers of a stack: a row for each of `one`, a
+    column for each of `other`. [-]
+
+    Between two models it is less by the share of the variance whose causes they do not have in common.
 
     Examples
     --------
@@ -198,7 +209,11 @@ def _shared_by_models(serves: bool) -> float:
 
 
 def nearness(one: Numbers, other: Numbers, *, known: Priors) -> Array:
-    """exp(-distance) of configurations. [-]"""
+    """
+    exp(-distance) of each configuration of `one` (rows) from each of `other` (columns). [-]
+
+    Distances are in lengths of `known`; another setting adds one, as a direction of its own.
+    """
     scale = np.array([known.length.get(name, known.length["degrees"]) for name in DIMENSIONS])
     apart = np.sum(((one.places[:, None] - other.places[None]) / scale) ** 2, axis=-1)
     unlike = np.array(one.settings)[:, None] != np.array(other.settings)[None]
@@ -240,11 +255,15 @@ class _Conditioned:
         self.inverse = np.linalg.inv(self.shares @ self.shares.T + drift + np.diag(self.noise**2))
 
     def means(self, of: Numbers) -> Array:
-        """What is to be expected of the logarithm of each number's error."""
+        """Expected ln(measured / predicted) of each number, of what the causes leave. [-]"""
         return np.asarray(drift_covariance(of, self.numbers, known=self.known) @ self.pull)
 
-    def factors(self, one: Numbers) -> float:
-        """What causes, drift and noise leave unsure of one number, as a 90 % factor. [-]"""
+    def factor(self, one: Numbers) -> float:
+        """
+        What causes, drift and noise leave unsure of one number, as a 90 % factor. [-]
+
+        Some number of its quantity must have been measured: what it is made of follows from those.
+        """
         same = np.array([float(name == one.quantities[0]) for name in self.numbers.quantities])
         # What the number is made of here: as the measured ones of its kind are, near ones first.
         near = same * nearness(one, self.numbers, known=self.known)[0]
@@ -276,7 +295,11 @@ def setting_of(release: str | None, precision: Precision) -> str:
 
 
 def drift_at(own: Calibration | None, case: ServeCase, *, at: Placement, engine: str) -> Drift | None:
-    """What the user's own calibration, else the published rows of the stack, say of a configuration."""
+    """
+    What the user's own calibration, else the published rows of the stack, say of a configuration.
+
+    None for separate pools, and where neither has a number; published rows are of whole accelerators alone.
+    """
     setting = ""
     if own is None and case.accelerator_fraction >= 1.0:
         own = published_points(at.accelerator.id, engine, model=at.model.id)
@@ -300,5 +323,5 @@ def trained(own: Calibration, *, model: str, place: Sequence[float], setting: st
     factors = {}
     for name in dict.fromkeys(one.quantity for one in own.learnt if one.model == model):
         at = numbers_of([Learnt(model, name, tuple(place), setting=setting, part=float(name in PARTS))])
-        factors[name] = math.exp(float(found.means(at)[0])), found.factors(at)
+        factors[name] = math.exp(float(found.means(at)[0])), found.factor(at)
     return factors

@@ -70,6 +70,7 @@ class Found(Record, Generic[Request, Option, Made], kw_only=True):
     options: tuple[Option, ...]
     """In their order, each with the reason for its place."""
     missed: Sequence[Loser] = ()
+    """Tries that failed; the plan tells the nearest of each accelerator on which nothing works."""
     refused: tuple[Rejection, ...] = ()
     """Told before the nearest try of each accelerator."""
     excluded: tuple[Rejection, ...] = ()
@@ -77,10 +78,11 @@ class Found(Record, Generic[Request, Option, Made], kw_only=True):
     binding: Verdict | None = None
     """What stands in the way where nothing does it; absent = the limit of the try that came nearest."""
     evaluated: int
+    """Candidates that were looked at, failed ones included."""
     assumed: tuple[str, ...] = ()
     """What is taken as given beside what the kind says of every request."""
     plan: Callable[..., Made]
-    """The plan of what is made alike for every kind."""
+    """Makes the plan's record of the fields that all kinds have, given by name."""
     sections: Callable[[Made], Made]
     """A plan with options -> the same with the sections of its kind."""
 
@@ -117,7 +119,7 @@ class Kind(Record, Generic[Request, Question, Option, Made], kw_only=True):
 def plan_alone(
     kind: Kind[Request, Question, Option, Made], request: Request, *, additions: Additions, today: date
 ) -> Made:
-    """The plan for a request, without what relaxing its constraints would buy."""
+    """The plan for a request, without what relaxing its constraints would buy and without what to measure first."""
     asked = kind.ask(request, additions, today)
     found = kind.look(asked)
     options, by = found.options, kind.nearness
@@ -193,7 +195,7 @@ def moved_losers(
 
 
 def alone(request: Serve | Batch, loser: Loser) -> Iterable[Run]:
-    """A replica that cannot do it as calibrations know it: with one request at a time."""
+    """The configuration that cannot do it as one case with a single request in flight, which calibrations may move."""
     from tonnage.core.calibration_use import at_once
 
     assert isinstance(loser, Infeasible)

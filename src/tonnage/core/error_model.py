@@ -218,7 +218,7 @@ def basis_of_tier(tier: Rung, *, overheads_borrowed: bool = False, calibrated: b
 def correlation(
     one: Configuration | TrainConfiguration | None, other: Configuration | TrainConfiguration | None
 ) -> float:
-    """Correlation of the errors of two configurations of one model: the causes they share; 1 for the same. [-]"""
+    """Correlation of the errors of two configurations of one model, by shared causes: 1 if equal, 0 without one. [-]"""
     if one is None or other is None:
         return 0.0
     if one == other:
@@ -299,12 +299,12 @@ def load_ends(prompt_tokens: float) -> tuple[tuple[str, float], ...]:
 
 
 def train_level(model: Model, *, basis: str, method: str, software: str) -> str:
-    """Of training: whole models and adapters apart, then the structure and the software."""
+    """The level of a training setup: basis, `whole` (pretrain, full) or `adapter`, structure, software."""
     return ":".join((basis, "whole" if method in {"pretrain", "full"} else "adapter", structure(model), software))
 
 
 def infer_level(case: InferCase, model: Model, *, basis: str, engine: str) -> str:
-    """Of a batch through a network."""
+    """The level of batches through a network: basis, load (`open` = at a rate), structure, engine."""
     load = "open" if case.rate_per_s is not None else "saturated" if case.saturated else "steady"
     return ":".join((basis, load, structure(model), engine))
 
@@ -341,14 +341,18 @@ def ratio(*pairs: Pair) -> Ratio | None:
     total, base = sum(pair.cost.value for pair in pairs), sum(pair.first.value for pair in pairs)
     if not (0.0 < total < math.inf and 0.0 < base < math.inf):
         return None
-    down = math.hypot(*(_apart(pair, total=total, base=base, up=False) for pair in pairs))
-    up = math.hypot(*(_apart(pair, total=total, base=base, up=True) for pair in pairs))
+    down = math.hypot(*(_log_move(pair, total=total, base=base, up=False) for pair in pairs))
+    up = math.hypot(*(_log_move(pair, total=total, base=base, up=True) for pair in pairs))
     value = total / base
     return Ratio(value, value * math.exp(-down), value * math.exp(up))
 
 
 def tie_ratio(*pairs: Pair) -> Ratio | None:
-    """The ratio, where the dearer option may cost no more than the first; nothing where they can be told apart."""
+    """
+    The ratio, where the dearer option may cost no more than the first.
+
+    None where the two can be told apart, the option costs less than the first, or a cost has no interval.
+    """
     if any(None in {pair.cost.low, pair.cost.high, pair.first.low, pair.first.high} for pair in pairs):
         return None
     found = ratio(*pairs)
@@ -362,19 +366,19 @@ def within_text(found: Ratio | None) -> str:
     return f" ({found.low:.2f}x-{found.high:.2f}x within error)"
 
 
-def _apart(pair: Pair, *, total: float, base: float, up: bool) -> float:
-    """How far one pair may move the logarithm of the ratio up, or down, weighted by its share of both sums."""
-    mine, lead = _reaches(pair.cost, of=total), _reaches(pair.first, of=base)
+def _log_move(pair: Pair, *, total: float, base: float, up: bool) -> float:
+    """How far one pair may move the logarithm of the ratio up, or down, weighted by its share of both sums. [-]"""
+    cost, first = _reaches(pair.cost, of=total), _reaches(pair.first, of=base)
     if pair.shared >= 1.0:
-        # Both are quicker than predicted, or both slower.
-        moves = (lead[0] - mine[0], mine[1] - lead[1])
+        # One and the same error: both cost less than predicted, or both more.
+        moves = (first[0] - cost[0], cost[1] - first[1])
         return max(0.0, *(move if up else -move for move in moves))
-    one, other = (mine[1], lead[0]) if up else (mine[0], lead[1])
-    return math.sqrt(max(0.0, one * one + other * other - 2.0 * pair.shared * one * other))
+    own, other = (cost[1], first[0]) if up else (cost[0], first[1])
+    return math.sqrt(max(0.0, own * own + other * other - 2.0 * pair.shared * own * other))
 
 
 def _reaches(cost: Quantity, *, of: float) -> tuple[float, float]:
-    """Logarithms from the value to the low and to the high end, times its share of a sum."""
+    """Logarithms from the value to its low and to its high end, times its share of a sum; 0 where an end is missing."""
     if cost.value <= 0:
         return 0.0, 0.0
     low = cost.value if cost.low is None or cost.low <= 0 else min(cost.low, cost.value)

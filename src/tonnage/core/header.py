@@ -195,7 +195,7 @@ ALL_TERMS: Final = ("on-demand", "spot", "reserved-1y", "reserved-3y")
 
 
 def relaxations(request: Request) -> Iterator[tuple[str, Request]]:
-    """The request without each of its constraints in turn, and what was dropped, as a flag."""
+    """What was dropped, as its flag, and the request without it: each constraint in turn, filters first."""
     asked: Any = request
     for flag, filters in _without_each(asked.filters, Filters.__struct_fields__):
         yield flag, replace(request, filters=filters)
@@ -234,7 +234,12 @@ def quick_without_simulator(request: Any, plan: Callable[[Any], Simulated]) -> S
 
 
 def _without_each(asked: Asked, names: Iterable[str]) -> Iterator[tuple[str, Asked]]:
-    """The part of a request with each of some fields as if it were not given, and how the field is written."""
+    """
+    For each of some fields that is not at its default: its flag, and the part of a request with the default there.
+
+    Rental terms are widened to all instead, and community hosts are let in. Names that the part lacks, and fields that
+    must be given, are passed over.
+    """
     known = {one.name: one for one in attributes_of(type(asked)) if not one.required}
     for one in (known[name] for name in names if name in known):
         now, then, flag = getattr(asked, one.name), one.default, f"--{one.fields[0].name.replace('_', '-')}"

@@ -174,7 +174,7 @@ def energy_use(
     Parameters
     ----------
     count : float
-        Accelerators that stand.
+        Accelerators that are rented or owned, at work or not.
     busy : float
         Share of time at work. [-]
     bill : Bill
@@ -234,7 +234,11 @@ def energy_of_run(use: EnergyUse, *, seconds: float) -> tuple[float, float | Non
 
 
 def _pue(provider: str) -> tuple[float, float, float, str]:
-    """Of the building: hyperscalers publish theirs, of others nothing is known but how data centres are built."""
+    """
+    Power of the building over that of the machines in it: value, low, high [-], and its source.
+
+    Hyperscalers publish theirs; of any other provider nothing is known but how data centres are built today.
+    """
     known = catalog.providers().get(provider)
     best, common = catalog.parameter("pue", "hyperscaler_best"), catalog.parameter("pue", "modern_ai_dc")
     worst = catalog.parameter("pue", "industry_average_uptime")
@@ -262,7 +266,7 @@ def host_need(name: str, wanted: float, *, unit: str, has: float | None, why: st
 
 
 def offer_of(bill: Bill, *, additions: Additions = catalog.NOTHING) -> Offer | None:
-    """The offer behind a bill."""
+    """The offer of the catalogue behind a bill; None where it has none, as of prices and quotes of the user's own."""
     for offer in catalog.offers(additions=additions):
         same = (offer.provider, offer.instance_type, offer.region) == (bill.provider, bill.instance_type, bill.region)
         if same and not offer.history:
@@ -293,6 +297,8 @@ def serving_needs(layout: Layout, *, weight_bytes: float, offer: Offer | None) -
     ----------
     weight_bytes : number
         Of one replica, as stored. [bytes]
+    offer : Offer, optional
+        None = an instance that holds just one replica, of which nothing is listed.
     """
     count = offer.count if offer is not None else float(layout.ranks)
     # A replica of several instances has a part of its processes, and all of its weights to read, on each.
@@ -343,6 +349,8 @@ def sampling_needs(
 ) -> tuple[HostNeed, ...]:
     """
     What one instance needs whose accelerators look at samples: pictures it decodes and sends, memory for its processes.
+
+    Without pictures of a stated size, or where accelerators decode their own video, the host decodes and sends none.
 
     Parameters
     ----------

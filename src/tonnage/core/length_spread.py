@@ -66,7 +66,7 @@ def later_tokens(lengths: Lengths) -> Classes:
 
 
 def lasting_answer(lengths: Lengths) -> float:
-    """The mean answer of those that run at a time, which long ones do for longer. [tokens]"""
+    """The mean answer of the requests that run at a time, among which long ones are more frequent. [tokens]"""
     found = answer_classes(lengths)
     if not found:
         return lengths.output_tokens
@@ -74,7 +74,7 @@ def lasting_answer(lengths: Lengths) -> float:
 
 
 def long_answer(lengths: Lengths) -> float:
-    """The 95th percentile of answers. [tokens]"""
+    """The 95th percentile of answers: by their classes, else as stated, else the mean. [tokens]"""
     passed, found = 0.0, answer_classes(lengths)
     for (share, tokens), (_, more) in itertools.pairwise(found):
         passed += share
@@ -86,6 +86,12 @@ def long_answer(lengths: Lengths) -> float:
 
 @lru_cache(maxsize=256)
 def _classes(name: str | None, answers: bool, mean: float, p95: float | None) -> Classes:
+    """
+    Classes of prompts, or of answers, with that mean; empty = all alike.
+
+    By the published quantiles of the traffic profile of that name, scaled; where it has none, or the percentile is not
+    the profile's own, by a log-normal through mean and 95th percentile; empty without a percentile above the mean.
+    """
     quantiles: Quantiles = ()
     if name is not None:
         known = profile(name)
@@ -129,17 +135,20 @@ def classes_of(quantiles: Quantiles, *, mean: float) -> Classes:
 
 
 class Beside(NamedTuple):
-    """What mean prompts add to a decode step: `first_s` the least, then `each_s` of every one, less `free_s`."""
+    """What prompts of mean length add to a step of decodes: `each_s` times their number less `free_s`. [s]"""
 
     first_s: float
+    """The least: what one prompt alone adds."""
     each_s: float
+    """What each further prompt adds."""
     free_s: float
+    """Of the prompts of a step, work that a step of few decodes has room for, as it waits for memory."""
     free_rows: float
-    """Decodes of a rank's step that use up what is free. [requests]"""
+    """Decodes of a rank's step from which on nothing is free. [requests]"""
 
 
 class PromptWork(NamedTuple):
-    """The same over prompts of all lengths."""
+    """What prompts of all lengths add to a step of decodes, on average: as in `Beside`. [s]"""
 
     first_s: float
     each_s: float
@@ -191,7 +200,12 @@ def prompt_work(lengths: Lengths, mean: Beside, *, alone: float, tail: float, bu
 
 
 def _fitted(one: tuple[float, float, float], other: tuple[float, float, float]) -> tuple[float, float]:
-    """Seconds per token, and per token and token before it, from two prompts: tokens, those in a cache, seconds."""
+    """
+    Seconds per token, and per token and token before it, from two prompts: tokens, those in a cache, seconds.
+
+    Neither comes out negative: where one would, or the two prompts do not tell them apart, all of the first prompt's
+    time goes to its tokens, or all to its pairs.
+    """
     (n, c, s), (m, k, t) = one, other
     pairs, more = n * (c + n / 2.0), m * (k + m / 2.0)
     apart = n * more - m * pairs

@@ -15,7 +15,12 @@ from tonnage.errors import BadRequest, UnknownName, echo
 
 
 def read_lengths(given: Mapping[str, Any]) -> Lengths:
-    """Prompt and answer lengths from fields already read: both, or those of a traffic profile."""
+    """
+    Prompt and answer lengths from fields already read: both as stated, or those of a traffic profile (absent = chat).
+
+    One length beside a profile replaces the profile's, whose 95th percentile then no longer counts; one alone, without
+    a profile, is refused.
+    """
     explicit = [name for name in ("prompt_tokens", "output_tokens") if name in given]
     if "traffic" not in given and len(explicit) == 1:
         missing = "output_tokens" if explicit == ["prompt_tokens"] else "prompt_tokens"
@@ -39,7 +44,11 @@ def read_lengths(given: Mapping[str, Any]) -> Lengths:
 
 
 def read_shape(given: Mapping[str, Any]) -> LoadShape:
-    """How the load varies: by the hour, in bursts and pauses, or by its peak alone."""
+    """
+    How the load varies: by the hour, in bursts and pauses, or by its peak alone; flat where nothing is said.
+
+    How uneven arrivals are within a second is the traffic profile's; without one they are Poisson.
+    """
     measured = traffic.profile(given["traffic"]).dispersion if "traffic" in given else None
     ways = [name for name in ("day", "on_for", "peak_to_mean") if name in given]
     if len(ways) > 1:
@@ -116,7 +125,7 @@ def read_filters(given: Mapping[str, Any], additions: Additions = catalog.NOTHIN
 
 
 def _pair(field: str, text: str, dimension: str, *, example: str) -> tuple[str, float]:
-    """A name and its quantity, written "H100=$2.10/h"."""
+    """A name and its quantity, written "H100=$2.10/h"; a bare price is by the hour."""
     name, equals, amount = text.partition("=")
     if not equals or not name.strip():
         raise BadRequest(f"{field}: '{echo(text)}' is no NAME=VALUE; write for example '{example}'")

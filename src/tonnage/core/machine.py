@@ -92,13 +92,18 @@ def _group(text: str, additions: Additions) -> Owned:
 
 
 def _part(name: str, additions: Additions) -> Accelerator:
+    """
+    The part that a name means, as it stands, else without words for computers, marks of systems and a memory size.
+
+    A size that was left out becomes its memory, or is refused where it is not sold so.
+    """
     found = _find_part(name, additions)
     if found is not None:
         return found
-    plain = " ".join(_COMPUTER.sub(" ", _MARKS.sub(" ", name)).split())
-    size = _MEMORY.search(plain)
-    bare = _MEMORY.sub(" ", plain).strip()
-    found = _find_part(plain, additions) or _find_part(bare, additions)
+    unmarked = " ".join(_COMPUTER.sub(" ", _MARKS.sub(" ", name)).split())
+    size = _MEMORY.search(unmarked)
+    sizeless = _MEMORY.sub(" ", unmarked).strip()
+    found = _find_part(unmarked, additions) or _find_part(sizeless, additions)
     if found is None:
         return catalog.predictable_accelerator(name, additions)  # which says what is near
     return found if size is None else _of_size(found, float(size[1]), name)
@@ -144,8 +149,8 @@ def is_unified(part: Accelerator) -> bool:
 
 def processor_named(name: str, *, additions: Additions = catalog.NOTHING) -> Accelerator | None:
     """The processor that an operating system's name for it means; absent where the catalogue has none such."""
-    plain = " ".join(_MARKS.sub(" ", name).split())
-    for form in (name, plain):
+    unmarked = " ".join(_MARKS.sub(" ", name).split())
+    for form in (name, unmarked):
         found = _find_part(form, additions) if form else None
         if found is not None and found.segment == "cpu":
             return found
@@ -166,7 +171,11 @@ def host_of(
     memory_bytes: float | None = None,
     additions: Additions = catalog.NOTHING,
 ) -> Host:
-    """The processor's side from what is known of it; the rest is assumed and said."""
+    """
+    The processor's side from what is known of it; the rest is assumed and said.
+
+    Of its memory, what the operating system and programs need is left to them.
+    """
     known = processor_named(processor, additions=additions) if processor else None
     part = known or catalog.accelerator(USUAL_PROCESSOR, additions)
     assumed = []
@@ -198,7 +207,9 @@ def machine_named(
     additions: Additions = catalog.NOTHING,
 ) -> Machine:
     """
-    The machine that a person names: equal accelerators, however they are listed, and one processor.
+    The machine that a person names: equal accelerators, however they are listed, and one processor; or that alone.
+
+    A memory size is the host's; of a part that shares its memory with the processor it is the part's, too.
 
     Raises
     ------

@@ -79,7 +79,11 @@ class Rival(NamedTuple):
 
 
 def first_of(plan: RankedPlan[Any, Any]) -> FirstMeasurement | None:
-    """The measurement of ranked options; None where their kind says nothing of measuring."""
+    """
+    The measurement of ranked options, of those that may cost less than the first may; None where there are none.
+
+    At most `COMPETING` are weighed, the first among them.
+    """
     options = [option for option in plan.options if isinstance(option, Weighed)]
     if not options:
         return None
@@ -94,6 +98,8 @@ def first_of(plan: RankedPlan[Any, Any]) -> FirstMeasurement | None:
 def likeliest_to_overturn(rivals: Sequence[Rival], *, confidence: float) -> FirstMeasurement:
     """
     Of the measurements of each rival, the one whose outcomes most often lead to another than the first.
+
+    Where none does so with a chance of `LEAST`, that of the first, with the words that it changes no choice.
 
     Parameters
     ----------
@@ -155,9 +161,13 @@ def narrows(rival: Rival, why: str) -> FirstMeasurement:
 
 
 def to_stay_within(rival: Rival, limit: float, *, what: str) -> FirstMeasurement:
-    """The measurement of a job whose cost must stay below a limit, in the unit of its cost."""
+    """
+    The measurement of a job whose cost must stay below a limit, in the unit of its cost; `what` names that limit.
+
+    Its chance is that of outcomes that break the limit; below `LEAST` it is said to break nothing.
+    """
     slower = [outcome for outcome in _outcomes() if rival.cost(outcome) > limit]
-    least = max(slower, default=0.0)
+    least = max(slower, default=0.0)  # outcomes are negative where it is slower: the least slow one
     value, unit = rival.at(least), rival.measured.unit
     chance = len(slower) / _STEPS
     if chance < LEAST:
@@ -186,7 +196,12 @@ def _outcomes() -> tuple[float, ...]:
 
 
 def _choice(rivals: Sequence[Rival], seen: Rival, outcome: float, *, needed: float, prior: bool = False) -> int:
-    """Place among the rivals of what leads once `seen` is measured so far off its prediction."""
+    """
+    Place among the rivals of what leads once `seen` is measured `outcome` standard deviations faster than predicted.
+
+    The cheapest that keeps its limits with the confidence asked for (`needed`, in standard deviations), else the
+    likeliest to keep them. With `prior` nothing is measured, so that only the prediction counts.
+    """
     known = 0.0 if prior else 1.0 / (1.0 + (REPEATED / seen.width) ** 2)
     able: list[tuple[float, int]] = []
     likeliest: list[tuple[float, int]] = []
@@ -314,7 +329,22 @@ def smoothly(cost: Quantity) -> Callable[[float], float]:
 
 
 def _in_whole(units: float, replicas: int, *, each: float, usd: float, rate: Quantity) -> Callable[[float], float]:
-    """Replicas are whole, and instances; what is spare as planned stays spare."""
+    """
+    The hourly cost of a service, which falls with speed by whole instances; spare replicas stay as planned.
+
+    Parameters
+    ----------
+    units : float
+        Replicas that the load needs as predicted, before they are rounded up.
+    replicas : int
+        Replicas as planned, spare ones included.
+    each : float
+        Instances that one replica takes.
+    usd : float
+        Cost as planned. [USD/h]
+    rate : Quantity
+        What one replica takes; its interval says how far speed may move it.
+    """
     spare = replicas - math.ceil(units - 1e-9)
     rented = max(1, math.ceil(replicas * each - 1e-9))
 
@@ -327,6 +357,7 @@ def _in_whole(units: float, replicas: int, *, each: float, usd: float, rate: Qua
 
 
 def _margin(option: Weighed, *, confidence: float) -> float:
+    """Standard deviations from the prediction to an option's limits; infinite where no chance is known."""
     chance = option.chance
     if not option.sure and (chance is None or chance >= confidence):
         return -math.inf  # unsure for what no measurement of speed tells
@@ -358,6 +389,7 @@ def _money(option: Weighed, *, high: bool) -> float:
 
 
 def _usd(bill: Bill | None, ranks: float) -> float | None:
+    """Rent of the instances that so many accelerators take, for `MINUTES`; None where nothing is rented. [USD]"""
     if bill is None:
         return None
     instances = max(1, math.ceil(ranks / bill.accelerators_per_instance - 1e-9))

@@ -55,14 +55,14 @@ class Part(NamedTuple):
 
 def near(case: Case | RlCase, *, limit: int = 5, additions: Additions = NOTHING) -> tuple[Near, ...]:
     """
-    Published results near a case, the nearest first; the newer of two as near.
+    Published results near a case, the nearest first; the newer of two as near. At most `limit`, none beyond `FARTHEST`.
 
-    A case that states no format or framework is not asked about it.
+    A format or a layout that the case leaves open adds no distance.
 
     Raises
     ------
     TonnageError
-        The case names a model or an accelerator that nobody knows.
+        The case names a model or an accelerator that nobody knows, or is a step of reinforcement learning.
     """
     if isinstance(case, RlCase):
         raise BadRequest("kind: no published steps of rl are kept beside cases; docs/rl-accuracy.md has them")
@@ -74,7 +74,7 @@ def near(case: Case | RlCase, *, limit: int = 5, additions: Additions = NOTHING)
         (
             found
             for result in published_results()
-            if result.kind == asked.kind and (found := _beside(asked, result, cards))
+            if result.kind == asked.kind and (found := _compared(asked, result, cards))
         ),
         key=lambda item: (round(item.distance, 3), _newest(item.result.date), item.result.id),
     )
@@ -143,8 +143,8 @@ def describe_case(case: Case, model: Model) -> Published:
     )
 
 
-def _beside(asked: Published, result: Published, cards: dict[str, Accelerator]) -> Near | None:
-    """How far a result is; none where it is too far, or of a part that nobody knows."""
+def _compared(asked: Published, result: Published, cards: dict[str, Accelerator]) -> Near | None:
+    """A result with its distance from the case and what differs; None where it is too far, or its part is not known."""
     if result.accelerator not in cards:
         return None
     parts = [*_model(asked, result), *_part(asked, result, cards), *_software(asked, result), *_sizes_of(asked, result)]
@@ -242,5 +242,6 @@ def _sizes(model: Model) -> tuple[float, float]:
 
 
 def _newest(date: str) -> int:
+    """A date to sort by, the latest first and no date last."""
     digits = "".join(char for char in date if char.isdecimal())[:8]
     return -int(digits.ljust(8, "0")) if digits else 0

@@ -50,7 +50,11 @@ def changes_among(
 
 
 def judge_change(change: QualityChange, floor: float | None) -> QualityChange:
-    """The change in words, and its verdict under a floor; what nobody published of this model does not pass."""
+    """
+    The change in words, and whether it passes a floor of the share of the score that is kept [-]; None judges nothing.
+
+    What nobody published of this model does not pass.
+    """
     told = quality_text(change)
     if floor is None:
         return replace(change, told=told)
@@ -60,9 +64,10 @@ def judge_change(change: QualityChange, floor: float | None) -> QualityChange:
 
 def usual_formats(name: str, model: Model) -> tuple[str, ...]:
     """
-    Weight formats looked at where none is named: the checkpoint's own, FP8, and NVFP4 where its quality is published.
+    Weight formats looked at where none is named: the checkpoint's own, FP8 unless that is quantised already, and NVFP4
+    where its quality is published.
 
-    Experts that come in four bits stay as they are.
+    Experts that come in a format of their own stay in it.
     """
     own = model.quantization or model.native_dtype
     if model.experts_dtype:
@@ -76,7 +81,8 @@ def apply_quality_floor(request: Request, model: Model) -> tuple[Request, tuple[
     """
     The request without the formats that its quality floor refuses, what was refused, and why nothing is left.
 
-    A request without a floor comes back as it is.
+    The last is None where something is left. A request without a floor, or of which nothing is left, comes back as it
+    is.
     """
     floor = request.quality_floor
     if floor is None:

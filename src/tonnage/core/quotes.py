@@ -96,15 +96,16 @@ def _weighed(
 ) -> Commitment:
     own = offer.usd_per_hour("on-demand")
     if own is not None:
-        return _cached(price.term, years, price.usd_per_hour, own, fall, "")
+        return _commitment(price.term, years, price.usd_per_hour, own, fall, "")
     each, who = elsewhere or (None, "")
-    return _cached(price.term, years, price.usd_per_hour, None if each is None else each * offer.count, fall, who)
+    return _commitment(price.term, years, price.usd_per_hour, None if each is None else each * offer.count, fall, who)
 
 
 @lru_cache(maxsize=4096)
-def _cached(
+def _commitment(
     term: str, years: float, usd_per_hour: float, on_demand: float | None, fall: PriceFall, against: str
 ) -> Commitment:
+    """A committed price against one on demand, both of an instance [USD/h]; many offers have the same two."""
     return weigh(
         term=term,
         years=years,
@@ -209,6 +210,7 @@ def _check_day(text: str, field: str) -> None:
 
 
 def _ramp(quote: Quote, field: str) -> tuple[tuple[int, int], ...]:
+    """Steps of a ramp: month from 1, accelerators that are there from then on; `field` names it in messages."""
     found: list[tuple[int, int]] = []
     for text in quote.ramp:
         step = _STEP.fullmatch(text)
@@ -241,6 +243,11 @@ def quote_offers(filters: Filters, part: Accelerator, *, known: Iterable[Offer])
 def _offer(
     filters: Filters, part: Accelerator, quote: Quote, *, number: int, bridge: tuple[float | None, str]
 ) -> Offer:
+    """
+    A quote as an offer of instances; one with a term has a contract, one without a price of the first term asked for.
+
+    `bridge` is the cheapest on-demand price of one accelerator [USD/h] and its seller, who rents what a ramp lacks.
+    """
     count = quote.count or part.max_per_node or 1
     ramp = _ramp(quote, "ramp")
     name = quote.name or f"quote {number}"

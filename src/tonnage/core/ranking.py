@@ -125,7 +125,11 @@ def with_verdicts(
 
 
 def tie_with_first(option: Option, first: Option, *, ranked_by: Callable[[Option], Quantity] = _cost) -> Ratio | None:
-    """The ratio of both where it might be no more than the first's; what is less sure ties with nothing."""
+    """
+    The ratio of both quantities where the option's may be no more than the first's; None where it does not tie.
+
+    An option that has the confidence asked for and one that has not never tie.
+    """
     if option.sure is not first.sure:
         return None
     return tie_ratio(Pair(ranked_by(option), ranked_by(first), correlation(option.configuration, first.configuration)))

@@ -91,7 +91,7 @@ def with_choices(field: Field) -> Field:
 
 def canonical_spelling(field: Field, text: str, *, additions: Additions) -> str:
     """
-    A name in our spelling.
+    A name in our spelling; as it is where the field has no table of names, or its question looks names up itself.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def request_fields(struct: type[msgspec.Struct]) -> tuple[Field, ...]:
 
 def read_fields(values: Mapping[str, Any], struct: type[msgspec.Struct], *, under: str = "") -> dict[str, Any]:
     """
-    Every given value in base units by the name of its field; absent ones are left out.
+    Every given value in base units by the name of its field; absent, null and empty ones are left out.
 
     Parameters
     ----------
@@ -287,6 +287,7 @@ _AMOUNT: Final = re.compile(r"\$?\s*[\d.,_]+\s*(USD|usd|\$)?")
 
 
 def _read(value: Any, field: Field) -> Any:
+    """One value as its field reads it, in base units and within its bounds; `bare` fields take money by the hour."""
     if isinstance(value, str) and len(value) > LONGEST_TEXT and field.name not in PASTED and field.reads != "list":
         raise BadRequest(f"{field.name}: {len(value):,} characters are more than {LONGEST_TEXT:,}; {field.help}")
     if field.reads == "flag":
@@ -382,6 +383,7 @@ def _mapping(value: Any, field: Field) -> dict[str, Any]:
 
 
 def _names(value: Any, field: Field) -> tuple[str, ...]:
+    """Texts of a list, or parted by commas; those of a table or of choices once each."""
     if isinstance(value, dict):
         raise BadRequest(f"{field.name}: a list of names is expected, not {echo(value)}")
     parts = value if isinstance(value, (list, tuple)) else str(value).split(",")

@@ -68,7 +68,11 @@ def errors_at(replica: Replica, point: Point, *, prompt_tokens: float, state: St
 
 
 def errors_by_load(replica: Replica, prompt_tokens: float, *, top: float) -> Iterator[tuple[ErrorModel, float]]:
-    """Error models of loads in their order, each with the requests in flight up to which it holds."""
+    """
+    Error models of loads in their order, each with the requests in flight on the replica up to which it holds.
+
+    Up to `top` requests where the user measured the stack; else one for each class of load, the last without an end.
+    """
     basis = replica.basis
     if replica.drift is None or replica.calibration is None:
         yield from ((replica.errors(basis, load=name), end) for name, end in load_ends(prompt_tokens))
@@ -80,7 +84,7 @@ def errors_by_load(replica: Replica, prompt_tokens: float, *, top: float) -> Ite
 
 
 def build_replica(*, model: Model, accelerator: Accelerator, configuration: Configuration, lengths: Lengths) -> Replica:
-    """The replica of a plan's configuration for requests of these lengths; memory is looked at before any time."""
+    """The replica of a plan's configuration for requests of these lengths; without times where it does not fit."""
     return _BUILD[-1](_Same(accelerator), model, configuration, lengths)
 
 
@@ -157,6 +161,7 @@ def concurrency_limit(at: Deployment, lengths: Lengths) -> float:
 
     c is what a request holds on average over its life, prompt plus half the output (all of it where the engine
     reserves room), s the spread of lengths. The beams of a search share the prompt's cache and hold an answer each.
+    0 where not one fits; infinite where neither the cache nor the engine limits them. [requests]
     """
     answers = lengths.output_tokens * at.placement.beams
     whole = lengths.prompt_tokens + answers
@@ -194,7 +199,11 @@ def with_queueing(errors: ErrorModel, state: Steady, *, rate_per_s: float) -> Er
 
 
 def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
-    """Decode steps at a few batch sizes and the mean context, and the time of a mean and of a long prompt."""
+    """
+    Decode steps at a few batch sizes and the mean context, and the time of a mean and of a long prompt.
+
+    The second is the weakest evidence tier of the largest step.
+    """
     prompt = lengths.prompt_tokens
     context = prompt + lasting_answer(lengths) / 2.0
     most = at.max_num_seqs if math.isfinite(at.max_num_seqs) else USUAL_BATCH
@@ -214,11 +223,11 @@ def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
     tail = _prefill_s(at, hard or long, cached=max(0.0, (long or prompt) - hard) if hard else 0.0) if long else alone
     # What a request waits for alone (reading, tokenising) takes nothing away from others.
     own, layout = at.overheads.request_s, at.placement.layout
-    beside = _beside(at, rising, alone=alone - own, computed=computed, prompt=prompt)
+    added = _added_by_prompts(at, rising, alone=alone - own, computed=computed, prompt=prompt)
     mixed = mixes_prompts(at)
     room = budget if mixed else math.inf
-    spread = prompt_work(lengths, beside, alone=alone - own, tail=tail - own, budget=room)
-    alone += spread.each_s - beside.each_s
+    spread = prompt_work(lengths, added, alone=alone - own, tail=tail - own, budget=room)
+    alone += spread.each_s - added.each_s
     times = ReplicaTimes(
         batches=sizes,
         decode_s=tuple(rising),
@@ -230,7 +239,7 @@ def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
         prefill_work_s=max(spread.each_s, (alone - own) * LEAST_PREFILL) / (layout.dp * layout.pp),
         prefill_first_s=spread.first_s / layout.pp,
         free_s=spread.free_s / (layout.dp * layout.pp),
-        free_batch=beside.free_rows * layout.dp * layout.pp,
+        free_batch=added.free_rows * layout.dp * layout.pp,
         request_s=own,
         separate=not mixed,
         step_share=computed / budget,
@@ -241,12 +250,21 @@ def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
     return times, steps[-1][1]
 
 
-def _beside(at: Deployment, decode_s: list[float], *, alone: float, computed: float, prompt: float) -> Beside:
+def _added_by_prompts(at: Deployment, decode_s: list[float], *, alone: float, computed: float, prompt: float) -> Beside:
     """
-    What one prompt adds to a step, and many that fill its budget: each at most its part of these.
+    What prompts of mean length add to a decode step, from two steps: with one of them, and with as many as fill it.
 
     They share the step's weights, and what the accelerator could multiply while a small step waits for memory is free
     until decodes use it. Where prompts have steps of their own, decodes wait for the whole of it.
+
+    Parameters
+    ----------
+    decode_s : list of float
+        Decode steps at rising batch sizes, from one sequence on. [s]
+    alone : float
+        One such prompt on an idle replica. [s]
+    computed, prompt : float
+        Its tokens to compute, and all its tokens. [tokens]
     """
     budget = float(at.engine.max_num_batched_tokens or prompt)
     filled, cached = max(computed, budget), prompt - computed
@@ -270,6 +288,7 @@ def drafting_grid(at: Deployment, lengths: Lengths, *, batch: float) -> StepGrid
 
 
 def _decode_s(at: Deployment, sequences: float, *, context: float, drafting: StepTable | None) -> tuple[float, Rung]:
+    """A decode step of so many sequences on the replica [s], and its evidence tier; by `drafting` where given."""
     if drafting is not None:
         return drafting.decode_s(sequences, context), drafting.rung
     tokens = decode_tokens(at, sequences, context=context)
@@ -309,7 +328,7 @@ def _prompts_s(at: Deployment, tokens: Tokens) -> float:
 
 
 def prefill_tokens(at: Deployment, prompt: float) -> tuple[Tokens, float]:
-    """The mean step of a prompt on an idle replica, and how many of them it takes."""
+    """The mean step of a prompt on an idle replica, and how many of them it takes, parts of one included."""
     chunk = min(prompt, float(at.engine.max_num_batched_tokens or prompt))
     # Equal chunks: attention of all of them sums to that of the whole prompt, so the mean cached length is right.
     cached = (prompt - chunk) / 2.0
@@ -317,7 +336,7 @@ def prefill_tokens(at: Deployment, prompt: float) -> tuple[Tokens, float]:
 
 
 def load_of(request: Serve, replica: Replica) -> ReplicaLoad:
-    """What the mean field is asked: lengths, burstiness, objectives, the most requests at once."""
+    """The load that a steady state is asked about: lengths, burstiness, objectives, the most requests at once."""
     lengths = request.lengths
     return ReplicaLoad(
         output_tokens=lengths.output_tokens,
@@ -330,7 +349,11 @@ def load_of(request: Serve, replica: Replica) -> ReplicaLoad:
 
 
 def state_of(request: Serve, replica: Replica, *, unit: Unit | None = None) -> Steady:
-    """A replica that fits under the load of a request, or a unit of it as a worker."""
+    """
+    The steady state of a replica under the load of a request; with `unit`, of that unit of separate pools.
+
+    Whether the model fits, the caller has looked: a replica without times is refused by an assertion.
+    """
     assert replica.times is not None, "whoever asks has looked whether the model fits"
     return Steady(replica.times, load_of(request, replica), unit)
 
@@ -350,6 +373,7 @@ def replica_arrays(
     The mean lengths say where the steps are opened; the arrays hold for every length. `kv_tokens` says what the cache
     holds where a log knows it better than `pool`; `in_flight` at which load the user's own measurements are read that
     say more than a stack's causes do (absent = the middle of theirs), for a run has one pace. [requests]
+    `options` are settings of the scheduler, `block_tokens` and `longest` (tokens of the longest request) among them.
     """
     whole = prompt_tokens + output_tokens
     rules = dict(options or {})

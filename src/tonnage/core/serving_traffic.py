@@ -41,7 +41,7 @@ _TYPICAL_BATCH = 256.0
 
 
 def served_latency(at: Deployment) -> tuple[Served, Rung]:
-    """What the case's traffic sees, and the weakest rung it rests on."""
+    """What the case's traffic gets of one replica, and the weakest evidence tier that rests on; the model must fit."""
     case = at.case
     if case.phase == "encode":
         return _predict_encoder(at)
@@ -60,7 +60,11 @@ def interrupted_share(at: Deployment, found: Served, *, table: StepTable) -> flo
 
 
 def moved_at(at: Deployment, found: Served, *, interrupted: float) -> Moved:
-    """What the user's own measurements say of this configuration beyond the causes of its stack."""
+    """
+    Factors of the user's own measurements near this configuration, beyond the causes of its stack.
+
+    All 1 without such measurements, and for arrivals at a rate, whose steady state has them already.
+    """
     from tonnage.core.drift import Moved
 
     traffic = at.case.traffic
@@ -101,7 +105,14 @@ def with_drift(at: Deployment, found: Served, *, interrupted: float) -> Served:
 
 
 def under_load(at: Deployment, table: StepTable) -> tuple[Served, Rung]:
-    """The case's traffic on one replica whose steps are tabulated."""
+    """
+    The case's traffic on one replica whose steps are tabulated, before any drift.
+
+    Raises
+    ------
+    BadRequest
+        The traffic names no load.
+    """
     case, load = at.case, load_of(at)
     traffic = case.traffic
     if traffic.saturated:
@@ -122,7 +133,7 @@ def under_load(at: Deployment, table: StepTable) -> tuple[Served, Rung]:
 
 
 def _at_rate(at: Deployment, rate_per_s: float) -> Served:
-    """The steady state at a rate, as a plan sees it."""
+    """The steady state at a rate of one replica, as a plan sees it; above its capacity, at its capacity."""
     state = open_load(at)
     point, saturated = state.at_rate(rate_per_s)
     rare = replace(state, load=replace(state.load, slo=Slo(percentile=99.0))).at(point.concurrency)
@@ -163,7 +174,7 @@ def offline_table(at: Deployment, table: StepTable) -> StepTable:
 
 
 def who_waits(at: Deployment, load: Load) -> Engine:
-    """The engine as far as its settings hold prompts back that a loop of clients has not already made wait."""
+    """The engine for `with_prompt_wait`, without a setting whose wait the loop of clients has counted already."""
     return replace(at.engine, batch_wait_steps=None) if load.company > 1.0 else at.engine
 
 
@@ -199,13 +210,17 @@ def wait_steps(found: Served, engine: Engine) -> float:
 
 
 def slots(at: Deployment) -> float:
-    """Most whole requests that run together: what the cache holds and what the engine admits."""
+    """
+    Most whole requests that run together: what the cache holds and what the engine admits.
+
+    At least one, for whether the model fits is asked elsewhere; infinite where nothing limits them.
+    """
     most = concurrency_limit(at, Lengths(prompt_tokens=max(1.0, at.case.isl), output_tokens=at.case.osl))
     return max(1.0, math.floor(most)) if math.isfinite(most) else most
 
 
 def _batch(at: Deployment) -> float:
-    """Largest batch that the traffic can bring about."""
+    """Largest batch that the traffic can bring about on one replica. [requests]"""
     traffic, most = at.case.traffic, slots(at)
     asked = traffic.concurrency or traffic.batch
     if asked is not None:
@@ -215,7 +230,7 @@ def _batch(at: Deployment) -> float:
 
 
 def _budget(at: Deployment) -> float:
-    """Prompt tokens of one step: the engine's token budget, or a whole prompt where prompts are not cut."""
+    """Prompt tokens of one step of all data-parallel ranks: their budgets, or whole prompts where none is cut."""
     tokens = float(at.engine.max_num_batched_tokens or 8192)
     if at.engine.chunked_prefill is False:
         tokens = max(tokens, at.case.isl)
@@ -269,6 +284,7 @@ def grid_of(at: Deployment) -> StepGrid:
 
 
 def _static(at: Deployment, table: StepTable, load: Load) -> Served:
+    """One batch that starts together; what the engine cannot run at once queues, unless it knows no queue."""
     each = float(at.case.traffic.batch or 1) / at.case.replicas
     if not at.running.spec.scheduling.queues_batches:
         # Prompts of a batch that starts together are computed together in engines without a budget.
@@ -279,7 +295,11 @@ def _static(at: Deployment, table: StepTable, load: Load) -> Served:
 
 
 def pipeline_remainder_s(at: Deployment, tokens: float) -> float:
-    """What pipelined pieces leave of a prompt's time, where layers are spread over devices that take turns."""
+    """
+    What pipelined pieces leave of the time of so many prompt tokens, a share of it. [-]
+
+    1 unless layers are spread over devices that take turns and the engine's release sends pieces through them.
+    """
     stages, since = at.memory_layout.pp, at.running.spec.piped_since
     taking_turns = at.case.split_mode == "layer" and stages > 1
     if not taking_turns or since is None or (at.release is not None and at.release < since):
@@ -298,7 +318,7 @@ def encoded_batch(at: Deployment) -> float:
 
 
 def encoded_batch_work(at: Deployment) -> Work:
-    """One pass of a replica as a work list."""
+    """The work list of one pass of one replica, which has its part of the batch."""
     sequences = encoded_batch(at) / at.case.replicas
     return encoded_work(at.placement, sequences=sequences, length=max(1.0, at.case.isl))
 
@@ -368,7 +388,7 @@ def pools_of(at: Deployment, grids: tuple[StepGrid, ...]) -> Pools:
 
 
 def _prefill_budget(at: Deployment, layout: Layout) -> float:
-    """Prompt tokens of one step of a prefill worker: whole prompts."""
+    """Prompt tokens of one step of a prefill worker, of all its data-parallel ranks: at least a whole prompt each."""
     stated = at.case.engine_options.get("max_num_batched_tokens")
     tokens = float(stated or max(_PREFILL_TOKENS, at.engine.max_num_batched_tokens or 0))
     return max(at.case.isl, tokens) * layout.dp

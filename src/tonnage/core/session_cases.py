@@ -29,9 +29,11 @@ from tonnage.errors import BadRequest, UnknownName
 
 def case_with_reuse(at: Deployment) -> tuple[Deployment, PrefixReuse | None]:
     """
-    A case with the share of its prompts that sessions find again on one replica, at the rate that it serves.
+    A case with the share of its prompts that sessions find again on one replica, at the rate that it serves; and what
+    each tier of cache gives of it.
 
-    Stated hits stay as they are; without sessions, or where the engine caches no prefixes, nothing is found.
+    The second is None where nothing is looked for: without sessions, with stated hits, which stay as they are, where
+    the engine caches no prefixes, and where the model does not fit.
 
     Raises
     ------

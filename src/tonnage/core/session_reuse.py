@@ -68,7 +68,7 @@ def _scale_spread(spread: Spread, factor: float) -> Spread:
 
 def check_sessions(fields: SessionFields, *, profile: str | None) -> None:
     """
-    What sessions cannot be.
+    Refuse fields of sessions that contradict one another; `profile` is that of the traffic, None without one.
 
     Raises
     ------
@@ -199,7 +199,9 @@ def with_reuse(
     """
     The replica as `build` makes it from lengths, with what its cache gives at the rate that it then takes.
 
-    Without `answers` it is a worker that computes prompts and hands their caches over: `best_of` says what one takes.
+    As built, without that, where nothing is known of sessions, hits are stated, the engine caches no prefixes or the
+    model does not fit. `best_of` gives the largest load that a replica takes within the objectives, None where there
+    is none. Without `answers` it is a worker that computes prompts and hands their caches over.
     """
     lengths = _stated_hits(request)
     plain = build(lengths)
@@ -277,7 +279,18 @@ def reused_at(
     rate_per_s: float,
     token_s: float,
 ) -> tuple[PrefixReuse, PromptClasses]:
-    """What a replica's tiers give at a rate, and how prompts then spread."""
+    """
+    What a replica's tiers of cache give of its prompts, and how what is left of these spreads.
+
+    Parameters
+    ----------
+    turns : SteadyTurns
+        Prompts of the sessions in their lengths.
+    rate_per_s : float
+        Prompts of this replica. [1/s]
+    token_s : float
+        Computing one token of a prompt: what a slow tier must beat. [s]
+    """
     import numpy as np
 
     tiers = _tiers(request, replica, rate_per_s=rate_per_s)
@@ -342,7 +355,7 @@ def _tiers(request: Serve, replica: Replica, *, rate_per_s: float) -> tuple[Tier
 
 
 def _of_store(request: Serve, rate_per_s: float) -> float:
-    """Of a store that all replicas share, one's part: that of its sessions in all."""
+    """Of a store that all replicas share, the part of one: that of its rate in the peak rate of all. [bytes]"""
     room = request.sessions.kv_store_bytes or 0.0
     whole = (request.rate_per_s or rate_per_s) * request.shape.peak_to_mean
     return room * min(1.0, rate_per_s / whole)
@@ -368,7 +381,11 @@ def sessions_assumed(request: Serve) -> tuple[str, ...]:
 
 
 def draw_reused(request: Serve, replica: Replica, *, requests: Any) -> Any:
-    """Drawn requests with the prompts of sessions, and of each what this replica's cache gives at its capacity."""
+    """
+    Drawn requests with the prompts of sessions, and of each what this replica's cache gives at its capacity.
+
+    With stated hits each has that share; where nothing is known of sessions they come back as they are.
+    """
     import numpy as np
 
     hits = request.sessions.prefix_hits

@@ -211,7 +211,7 @@ def none_passes(excluded: Iterable[Rejection]) -> Verdict:
 
 
 def _passing(filters: Filters, offers: list[Offer], providers: Mapping[str, Provider]) -> tuple[list[Offer], str]:
-    """Offers that pass every test, and the test that removed the last ones."""
+    """Offers that pass every test, and the test that removed the last ones: "offer" where there were none."""
     last = "offer"
     for name, test in OFFER_TESTS.items():
         left = [offer for offer in offers if test(filters, offer, providers)]
@@ -233,7 +233,11 @@ def _weighed(
 
 
 def _by_link(accelerator: Accelerator, offers: Iterable[Offer], *, listed: Iterable[Offer]) -> list[Site]:
-    """One site per kind of link: an instance without the fabric is another machine, joined by PCIe."""
+    """
+    One site per kind of link: an instance without the fabric is another machine, joined by PCIe.
+
+    `listed` are all its offers before filters, of which the largest instance says what a whole machine holds.
+    """
     kinds: dict[str | None, list[Offer]] = {}
     for offer in offers:
         kinds.setdefault(_link_of(accelerator, offer), []).append(offer)

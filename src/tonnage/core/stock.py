@@ -150,7 +150,11 @@ def unpriced_offers(filters: Filters, part: Accelerator, *, provider: str) -> tu
 
 
 def _with_power(part: Accelerator) -> tuple[Accelerator, str]:
-    """A part whose power is not published draws no less than the most of its maker's that are sold for the same use."""
+    """
+    The part with a power, and the words that say whose it is where its own is not published.
+
+    It then counts as the most of its maker's released parts for the same use; where none is known it has no power.
+    """
     if part.power_w is not None:
         return part, ""
     sold = (
@@ -163,6 +167,7 @@ def _with_power(part: Accelerator) -> tuple[Accelerator, str]:
 
 
 def _parts(filters: Filters, additions: Additions) -> list[tuple[Accelerator, int]]:
+    """Owned parts with their counts, each once, however often the request lists it."""
     found: dict[str, tuple[Accelerator, int]] = {}
     for text in filters.owned:
         for group in read_owned(text, additions=additions):
@@ -178,6 +183,7 @@ def _parts(filters: Filters, additions: Additions) -> list[tuple[Accelerator, in
 
 
 def _offered(filters: Filters, part: Accelerator, *, count: int, price: float | None, provider: str) -> OwnedOffers:
+    """Machines of owned parts and their shares, at the user's price of one accelerator [USD/h], else at their power."""
     size = machine_size(count, part.max_per_node or 1)
     each, source = (price, "your price") if price is not None else _power_usd_per_hour(part, count=count)
     offers = tuple(

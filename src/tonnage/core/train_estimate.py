@@ -38,7 +38,7 @@ def _own(setup: TrainSetup) -> dict[str, tuple[float, float]]:
 
 
 def errors(setup: TrainSetup) -> ErrorModel:
-    """How sure its numbers are: by what they rest on, method, structure, software."""
+    """The error model of a setup: by what it rests on, method, structure and software; the user's own widths first."""
     software = setup.software.name
     level = train_level(setup.model, basis=basis(setup).value, method=setup.method, software=software)
     sure = {name: sure for name, (_, sure) in _own(setup).items()}
@@ -70,9 +70,9 @@ def rate(amount: float, step: Quantity, *, unit: str) -> Quantity:
 
 def peak(setup: TrainSetup, kind: str = "device") -> Quantity:
     """
-    Peak of the fullest accelerator, by what is counted: allocated, reserved, device. [bytes]
+    Peak of the fullest accelerator, without an interval, by what is counted: allocated, reserved, device. [bytes]
 
-    What the user measured moves its loose part alone: weights and states follow from counts and formats.
+    What the user measured moves its other parts alone, not weights and states, which follow from counts and formats.
     """
     found = training_memory(setup, memory_kind=kind)
     by, _ = _own(setup).get("memory_peak_bytes", (1.0, 1.0))
@@ -83,7 +83,7 @@ def peak(setup: TrainSetup, kind: str = "device") -> Quantity:
 
 
 def memory(setup: TrainSetup, kind: str = "device") -> Quantity:
-    """The same with its interval."""
+    """`peak` with its interval. [bytes]"""
     return with_interval(peak(setup, kind), setup)
 
 
