@@ -615,7 +615,14 @@ def diagnose(
 
 
 def __getattr__(name: str) -> Any:
-    """`plan_KIND` of a kind of plan without a function of its own here."""
+    """
+    `plan_KIND` of a new kind of plan, until a typed function of that name stands here; at present every kind has one.
+
+    Raises
+    ------
+    AttributeError
+        Any other name, as of a module without this.
+    """
     kind = name.removeprefix("plan_")
     if kind != name:
         from tonnage.questions.registry import KINDS

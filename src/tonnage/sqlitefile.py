@@ -28,7 +28,7 @@ _PLACE: Final = slice(68, 72)
 
 def refuse_other(path: Path, *, own: int) -> bool:
     """
-    Refuse a file that is not of this kind; says whether there is one.
+    Refuse a file that is not of this kind. True = there is one of it; False = there is no file, or an empty one.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def stamp_version(store: sqlite3.Connection, *, own: int) -> None:
 
 
 def _tables(path: Path) -> set[str]:
-    """Names of tables, first by the file alone; by its log too where the file alone has none."""
+    """Names of tables by the file alone; where it shows none and has a write-ahead log, by both."""
     place = path.absolute().as_uri()
     for mode in ("immutable=1", "mode=ro"):
         with closing(sqlite3.connect(f"{place}?{mode}", uri=True)) as store:

@@ -154,7 +154,7 @@ def read(text: str | float, dimension: str, *, field: str = "value") -> float:
     4.0
     """
     units = DIMENSIONS[dimension]
-    _refuse_kin(text, dimension, field)
+    _refuse_currency_or_date(text, dimension, field)
     match = _QUANTITY.match(str(text)[:_LONGEST]) if not isinstance(text, bool) else None
     if match is None or len(str(text)) > _LONGEST:
         raise UnitError(f"{field}: '{echo(text)}' is not a quantity; write for example '{_example(dimension)}'")
@@ -188,8 +188,8 @@ def exact_text(value: float, dimension: str) -> str:
     return number if "" in DIMENSIONS[dimension] else f"{number}{'' if base == '/s' else ' '}{base}"
 
 
-def _refuse_kin(text: object, dimension: str, field: str) -> None:
-    """Other currencies, whose rates nobody gave, and dates where a length of time is expected."""
+def _refuse_currency_or_date(text: object, dimension: str, field: str) -> None:
+    """Refuse other currencies, whose rates nobody gave, and dates where a length of time is expected."""
     money = _CURRENCY.search(str(text)[:_LONGEST]) if dimension.startswith("USD") else None
     if money is not None:
         other = _CURRENCIES[money[0]]
@@ -199,7 +199,11 @@ def _refuse_kin(text: object, dimension: str, field: str) -> None:
 
 
 def _refuse_comma(text: object, digits: str, unit: str, *, whole: bool, field: str) -> None:
-    """Marks that do not part thousands, and a comma that may part thousands or decimals."""
+    """
+    Refuse marks that do not part thousands, and a comma that may part thousands or decimals.
+
+    `whole`: the dimension counts, so that a comma before three digits of a plain number can only part thousands.
+    """
     if not {"_", ","} & {*digits, *unit[:1]} and unit[:1] != ".":
         return
     said = f"{field}: '{echo(text)}'"
@@ -221,6 +225,11 @@ def _refuse_comma(text: object, digits: str, unit: str, *, whole: bool, field: s
 
 
 def _factor(unit: str, units: Mapping[str, float], *, by_case: bool) -> float | None:
+    """
+    Factor of a unit to the base unit; None where it is not known, or may be bits as well as bytes.
+
+    Spaces, "per" and case are overlooked where one unit alone is meant; with `by_case` the case of an "m" counts.
+    """
     if unit in units:
         return units[unit]
     if _BITS_OR_BYTES.match(unit):
@@ -239,6 +248,7 @@ def _factor(unit: str, units: Mapping[str, float], *, by_case: bool) -> float | 
 
 
 def _explain(text: object, unit: str, dimension: str, field: str) -> str:
+    """Why a quantity with this unit is refused, in a sentence with what to write instead."""
     if not unit:
         number = echo(str(text).strip())
         example = f"{number}/s' or '{number}/h" if dimension == "1/s" else _example(dimension)
@@ -266,6 +276,7 @@ def _explain(text: object, unit: str, dimension: str, field: str) -> str:
 
 
 def _example(dimension: str) -> str:
+    """A quantity of that dimension, as messages show one."""
     return {
         "bytes": "80 GB (10^9) or 80 GiB (2^30)",
         "bytes/s": "3.35 TB/s",

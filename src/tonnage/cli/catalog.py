@@ -109,7 +109,7 @@ def _limit(default: int) -> tuple[Callable[[Command], Command], ...]:
 @_with(_OF_PART, _OF_OFFER, _OUTPUT, _limit(0), _OWN)
 def accelerators_command(names: tuple[str, ...], **options: Any) -> None:
     """Accelerators: memory, bandwidth, dense peaks, link, power, cheapest prices. One NAME shows every fact."""
-    asked = _sort_options(options)
+    asked = _split_options(options)
     from tonnage.catalog.listings import accelerator_card, accelerators_listing
 
     if len(names) == 1:
@@ -131,7 +131,7 @@ def offers_command(check: bool, **options: Any) -> None:
     `price` is of one accelerator (its spot price with --spot), the terms are of the whole instance. --check shows
     instead what speaks against prices of the book; filters do not apply to it.
     """
-    asked = _sort_options(options)
+    asked = _split_options(options)
     if check:
         from tonnage.catalog.price_history import offers_audit
 
@@ -147,7 +147,7 @@ def offers_command(check: bool, **options: Any) -> None:
 @_with(_OF_PART, _OF_OFFER, _OUTPUT, _limit(0), _OWN)
 def providers_command(**options: Any) -> None:
     """Providers and their terms; certifications are the vendors' own statements."""
-    asked = _sort_options(options)
+    asked = _split_options(options)
     from tonnage.catalog.listings import providers_listing
 
     _show(providers_listing(asked.wanted(), order=asked.order, today=asked.today, additions=asked.additions), asked)
@@ -165,7 +165,7 @@ def prices_command(names: tuple[str, ...], every_day: bool, plot: str | None, **
     Sellers' own dated on-demand prices, superseded ones and those of earlier releases of the data (`tonnage data`)
     included. A fall is of sellers with two prices ninety days apart, where three have them.
     """
-    asked = _sort_options(options)
+    asked = _split_options(options)
     from tonnage.catalog.price_history import prices_listing
 
     found = prices_listing(
@@ -226,7 +226,7 @@ def models_command(names: tuple[str, ...], *, kinds: tuple[str, ...], **options:
 
     With a NAME, as you would write it anywhere: which model it is taken as, and what each part of it says.
     """
-    asked = _sort_options(options)
+    asked = _split_options(options)
     from tonnage.catalog import models
     from tonnage.catalog.listings import models_listing
 
@@ -242,7 +242,7 @@ def traces_command(fetch: str | None, folder: str | None, **options: Any) -> Non
     if fetch is not None:
         _fetch(fetch, folder)
         return
-    asked = _sort_options(options)
+    asked = _split_options(options)
     from tonnage.catalog.listings import traces_listing
     from tonnage.catalog.traces import public_traces
 
@@ -278,8 +278,12 @@ class Asked(NamedTuple):
         return Wanted(**self.filters, **more)
 
 
-def _sort_options(options: dict[str, Any]) -> Asked:
-    """The options sorted by what they are for."""
+def _split_options(options: dict[str, Any]) -> Asked:
+    """
+    Options of a list by what they are for: filters, order, output, the user's own facts.
+
+    A terminal shows `FIRST_ROWS` rows unless --all or --limit is given; --all lifts a list's usual limit, too.
+    """
     said = click.get_current_context().get_parameter_source("limit") is not ParameterSource.DEFAULT
     every, limit = options.pop("every"), options.pop("limit")
     order = Order(sort=options.pop("sort"), reverse=options.pop("reverse"), limit=0 if every and not said else limit)

@@ -57,6 +57,7 @@ def diff_command(before: str | None, now: str | None, **options: Any) -> None:
 
 
 def _tables(name: str) -> dict[str, bytes]:
+    """The tables of a release that is installed, shipped or a file, by their names."""
     from tonnage.catalog.rows import SHIPPED, folder_in, installed_versions, shipped_version
     from tonnage.data.archive import read_release, tables_of, trusted_keys
     from tonnage.errors import echo

@@ -227,6 +227,14 @@ def device(device: str, threads: int | None, seconds: float, name: str | None, o
 
 
 def _spec(options: dict[str, Any]) -> Spec:
+    """
+    What to measure and within which bounds: one request at a time where no load is given, a sweep of rates from 1/s.
+
+    Raises
+    ------
+    BadRequest
+        Options contradict one another, or a sweep ends below its start.
+    """
     from tonnage.measure.records import Spec
 
     rate, places, sweep = options["rate_per_s"], options["concurrency"], options["sweep"]

@@ -116,6 +116,7 @@ def _read_files_of(struct: type[msgspec.Struct]) -> Callable[..., Any]:
 
 
 def _option(field: Field) -> Callable[[Command], Command]:
+    """A field as an option: a flag with its --no-, a file of entries, a list that may be repeated, or one value."""
     flag = "--" + field.name.replace("_", "-")
     more: dict[str, Any] = {"help": field.help, "cls": _Option, "group": field.group}
     if field.reads == "flag":

@@ -136,7 +136,7 @@ def _fields_in(path: str) -> dict[str, Any]:
 
 
 def _inventory(text: str) -> dict[str, Any]:
-    """The fields of a request file, the devices of a tool's recorded output, or the text itself."""
+    """Fields of the request: of a .yaml file, of a tool's recorded output, or the text itself where it is no file."""
     from pathlib import Path
 
     if text.endswith((".yaml", ".yml")):
@@ -174,7 +174,11 @@ def _from_file(path: str, **options: Any) -> None:
 
 
 def _answer(kind: str, options: dict[str, Any], *, given: Mapping[str, Any] | None = None) -> None:
-    """The plan for what a file says and flags override."""
+    """
+    Answer a plan and show it, for what a file says (`given`) and flags override.
+
+    Ctrl-C ends it with the best found so far, which it then says; a quick plan, or one without any yet, breaks off.
+    """
     from msgspec.structs import replace
 
     from tonnage.core.stop import UNFINISHED, ends_at_best, stop_asked

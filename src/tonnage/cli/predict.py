@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tonnage.domain.case import Case, Result
     from tonnage.domain.published import Near
 
-    Beside = Callable[[Case], tuple[Near, ...]]
+    NearOf = Callable[[Case], tuple[Near, ...]]
 
 
 BAD_REQUEST = 2
@@ -50,31 +50,33 @@ def predict(
     """
     from tonnage.core.near import near
     from tonnage.questions.predict.case_lines import raw_cases
-    from tonnage.questions.predict.predict import predict as one
+    from tonnage.questions.predict.predict import predict as predict_case
 
     additions = own_facts(facts)
     try:
         with nullcontext(sys.stdin.buffer) if cases == "-" else Path(cases).open("rb") as file:
             listed = Path(cases).suffix.lower() in {".yaml", ".yml"}
-            asked = partial(one, additions=additions, why=why)
-            beside = None if limit is None else partial(near, limit=limit, additions=additions)
+            predict_one = partial(predict_case, additions=additions, why=why)
+            near_of = None if limit is None else partial(near, limit=limit, additions=additions)
             raw = raw_cases(file, yaml=listed)
             if on_terminal() and not as_json:
-                failed = _show_screen(raw, asked, beside, why=why, every=every)
+                failed = _show_screen(raw, predict_one, near_of, why=why, every=every)
             else:
-                failed = _write_lines(raw, asked if beside is None else partial(_with_near, asked, beside))
+                failed = _write_lines(
+                    raw, predict_one if near_of is None else partial(_with_near, predict_one, near_of)
+                )
     except FileNotFoundError:
         raise BadFact(f"'{echo(cases)}' does not exist; name a file of cases, or - for standard input") from None
     if failed:
         ctx.exit(BAD_REQUEST)
 
 
-def _write_lines(cases: Iterable[tuple[int, Any]], one: Callable[[Case], Any]) -> bool:
+def _write_lines(cases: Iterable[tuple[int, Any]], predict_one: Callable[[Case], Any]) -> bool:
     """Predictions as JSON lines, each as soon as it is there; whether any case was refused."""
     from tonnage.questions.predict.case_lines import answers
 
     failed = False
-    for answer in answers(cases, one):
+    for answer in answers(cases, predict_one):
         failed = failed or answer.failed
         sys.stdout.buffer.write(answer.text + b"\n")
         sys.stdout.buffer.flush()
@@ -82,7 +84,12 @@ def _write_lines(cases: Iterable[tuple[int, Any]], one: Callable[[Case], Any]) -
 
 
 def _show_screen(
-    cases: Iterable[tuple[int, Any]], one: Callable[[Case], Result], beside: Beside | None, *, why: bool, every: bool
+    cases: Iterable[tuple[int, Any]],
+    predict_one: Callable[[Case], Result],
+    near_of: NearOf | None,
+    *,
+    why: bool,
+    every: bool,
 ) -> bool:
     """Predictions as a first screen; whether any case was refused."""
     import msgspec
@@ -94,7 +101,7 @@ def _show_screen(
     found: list[Predicted | str] = []
 
     def keeping(case: Case) -> Result:
-        kept = Predicted(case, one(case), near=beside(case) if beside is not None else ())
+        kept = Predicted(case, predict_one(case), near=near_of(case) if near_of is not None else ())
         found.append(kept)
         return kept.result
 
@@ -110,8 +117,8 @@ def _show_screen(
     return failed
 
 
-def _with_near(one: Callable[[Case], Result], beside: Beside, case: Case) -> Any:
+def _with_near(predict_one: Callable[[Case], Result], near_of: NearOf, case: Case) -> Any:
     """The prediction with what others published near its case."""
     import msgspec
 
-    return {**msgspec.to_builtins(one(case)), "near": beside(case)}
+    return {**msgspec.to_builtins(predict_one(case)), "near": near_of(case)}

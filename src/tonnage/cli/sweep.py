@@ -85,6 +85,7 @@ def sweep(
 
 
 def _write(rows: list[dict[str, Any]], output: str | None) -> None:
+    """Write rows to a file by its suffix, or as CSV to standard output; columns of any row stand in all."""
     import msgspec
 
     columns = list(dict.fromkeys(name for row in rows for name in row))
@@ -105,6 +106,7 @@ def _write(rows: list[dict[str, Any]], output: str | None) -> None:
 
 
 def _parquet(rows: list[dict[str, Any]], columns: list[str], output: str) -> None:
+    """Write rows as Parquet, which DuckDB does from JSON lines."""
     import importlib.util
     import json
     import tempfile

@@ -62,6 +62,7 @@ def each_once(uses: Iterable[CalibrationUse]) -> tuple[CalibrationUse, ...]:
 
 
 def _uses(runs: Iterable[Run], additions: Additions) -> Iterator[CalibrationUse]:
+    """What measurements moved: for each stack and model, of the first configuration that they say something of."""
     done: set[tuple[str, str, str]] = set()
     for run in runs:
         software = run.engine if isinstance(run, ServeCase) else run.configuration.software + TRAINING
@@ -118,6 +119,7 @@ def training_use(setup: TrainSetup) -> CalibrationUse | None:
 def _trained(
     setup: TrainSetup | TrainConfiguration, *, model: Model, part: Accelerator, software: str
 ) -> CalibrationUse | None:
+    """What measured runs of a model make of its step and memory in a setup; None where none were measured."""
     from tonnage.core.train_estimate import own_factors
 
     factors = own_factors(setup, model=model.id, accelerator=part, software=software)
@@ -155,6 +157,7 @@ def _moved(pairs: dict[str, tuple[float, float] | None]) -> tuple[Moved, ...]:
 def _use(
     own: Calibration, *, model: str, moved: tuple[Moved, ...], training: bool = False, published: bool = False
 ) -> CalibrationUse:
+    """What a calibration did to numbers of a model, with what it was made of."""
     held = own.for_model(model)
     return CalibrationUse(
         accelerator=own.accelerator,

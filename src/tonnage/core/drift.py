@@ -240,7 +240,7 @@ class _Key:
 
 
 class _Conditioned:
-    """The process given what was measured."""
+    """The Gaussian process of a stack's errors, conditioned on what a calibration measured."""
 
     def __init__(self, own: Calibration) -> None:
         usual = priors("train" if own.engine.endswith(TRAINING) else "serve")

@@ -65,7 +65,7 @@ Made = TypeVar("Made", bound=RankedPlan[Any, Any])
 
 
 class Found(Record, Generic[Request, Option, Made], kw_only=True):
-    """What a search found."""
+    """What a search found, and how the plan of its kind is made of that."""
 
     options: tuple[Option, ...]
     """In their order, each with the reason for its place."""

@@ -67,7 +67,7 @@ def catalogue_dates(bills: Iterable[Bill]) -> dict[str, str]:
 
 
 def provenance(bills: Iterable[Bill], *, today: date, assumed: Iterable[str]) -> Provenance:
-    """What is needed to make the plan again."""
+    """What is needed to make the plan again: release, data and dates of prices, day, and what is assumed."""
     bills = tuple(bills)
     weighed: tuple[str, ...] = ()
     if any(bill.commitment is not None for bill in bills):

@@ -106,7 +106,11 @@ def machine_power(accelerator: Accelerator, *, count: float) -> MachinePower:
 
 
 def _machine(rated: tuple[float, float, float], *, boards: float, source: str) -> MachinePower:
-    """A machine of that rating: middle, low and high. [W]"""
+    """
+    A machine rated for so much (middle, low, high), whose boards' limits together are `boards`. [W]
+
+    With the boards at their limit, what stands around them draws a share of the rest of the rating.
+    """
     host = catalog.parameter("server_power", "host_draw_over_rating")
     shares = (host.value, host.low or host.value, host.high or host.value)
     work, low, high = (boards + share * max(0.0, watts - boards) for watts, share in zip(rated, shares, strict=True))

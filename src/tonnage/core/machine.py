@@ -76,6 +76,7 @@ def read_owned(text: str, *, additions: Additions = catalog.NOTHING) -> tuple[Ow
 
 
 def _group(text: str, additions: Additions) -> Owned:
+    """One group as written: its count (1 where none is written) and its part; None = a processor without a name."""
     if _PLAIN_CPU.match(text):
         return Owned(1, None)
     if _NAMELESS.match(text):

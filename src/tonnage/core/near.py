@@ -190,6 +190,7 @@ def _software(asked: Published, result: Published) -> Iterable[Part]:
 
 
 def _sizes_of(asked: Published, result: Published) -> Iterable[Part]:
+    """Parts of a distance by sizes: accelerators, layout, kind of load, lengths, clients or rate."""
     if asked.count != result.count:
         step = 0.4 * abs(math.log2(result.count / asked.count))
         yield Part(step, f"{result.count:g} accelerators instead of {asked.count:g}")

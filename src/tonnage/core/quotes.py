@@ -68,6 +68,7 @@ def weigh_terms(
     elsewhere = min(on_demand_prices(known), default=None)
 
     def held(offer: Offer) -> Offer:
+        """The offer with its committed prices weighed; a contract counts by its own term beside those asked for."""
         own = {offer.prices[0].term: offer.contract.hours / HOURS_PER_YEAR} if offer.contract else {}
         terms = {**years, **{term: span for term, span in own.items() if span >= SHORTEST}}
         if not any(price.term in terms for price in offer.prices):

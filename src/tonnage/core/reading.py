@@ -315,6 +315,7 @@ def _read(value: Any, field: Field) -> Any:
 
 
 def _text(value: Any, field: Field) -> str:
+    """A text without blanks around it, which must hold something and be among the choices, where there are any."""
     if isinstance(value, bool):
         raise BadRequest(f"{field.name}: a text is expected, not '{str(value).lower()}'; put it in quotes")
     text = str(value).strip()

@@ -135,7 +135,7 @@ _BUILD: Final[list[Callable[[_Same, Model, Configuration, Lengths], Replica]]] =
 
 
 def replica_of(deployment: Deployment, lengths: Lengths) -> Replica:
-    """The replica of a deployment for requests of these lengths."""
+    """The replica of a deployment for requests of these lengths; as it is, without times, where it does not fit."""
     if not deployment.pool.verdict.ok:
         return deployment
     times, tier = _times(deployment, lengths)

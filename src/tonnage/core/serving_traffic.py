@@ -336,6 +336,7 @@ def _predict_encoder(at: Deployment) -> tuple[Served, Rung]:
 
 
 def _predict_disaggregated(at: Deployment) -> tuple[Served, Rung]:
+    """What a loop of clients gets of separate pools, one copy of both; and the weaker evidence tier of the two."""
     case, (_, clients) = at.case, _split(at)
     pools = pools_of(at, pool_grids(at))
     found = disaggregated_loop(
@@ -368,7 +369,7 @@ def pool_grids(at: Deployment) -> tuple[StepGrid, StepGrid]:
 
 
 def pools_of(at: Deployment, grids: tuple[StepGrid, ...]) -> Pools:
-    """The two pools of workers, their steps priced."""
+    """One copy of the two pools of workers, their steps timed, with its part of the clients."""
     from tonnage.simulation.disaggregated import one_transfer_s
 
     case, (split, clients) = at.case, _split(at)

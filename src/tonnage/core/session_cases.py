@@ -66,7 +66,7 @@ def case_with_reuse(at: Deployment) -> tuple[Deployment, PrefixReuse | None]:
 
 
 def _checked_rate(case: ServeCase, fields: SessionFields) -> float:
-    """The rate of a case whose sessions can be looked at."""
+    """The arrival rate of a case on all replicas, by which its sessions are looked at; refused without one. [1/s]"""
     known = session_profiles()
     if fields.profile is not None and fields.profile not in known:
         raise UnknownName("profile with sessions", fields.profile, known=known)

@@ -128,7 +128,7 @@ def profile_of(fields: SessionFields, lengths: Lengths) -> SessionProfile | None
 
 
 def _stated_class(one: SessionClass, fields: SessionFields, *, whole: SessionProfile) -> SessionClass:
-    """A class with the means that the request states."""
+    """A class of a profile's sessions, with the turns, the mean gap and the branching that the request states."""
     if fields.turns is not None:
         one = replace(one, go_on=(1.0 - 1.0 / fields.turns,))
     if fields.turn_gap_s is not None:
@@ -330,7 +330,11 @@ def _spread_of(left: Any, saved: Any) -> PromptClasses:
 
 
 def _tiers(request: Serve, replica: Replica, *, rate_per_s: float) -> tuple[TierShare, ...]:
-    """The replica's tiers, the fastest first."""
+    """
+    The replica's tiers of cache, the fastest first: tokens that each keeps for it, and the time to load one [s].
+
+    Of a node's memory and disks it has the share of its accelerators; tiers that the request does not name are absent.
+    """
     at, fields = replica.placement, request.sessions
     layout, part = replica.case.layout, at.accelerator
     rank_bytes = kv_bytes_per_token(at.model, at.precision.kv, layout=layout).value

@@ -22,6 +22,7 @@ def markdown(blocks: Iterable[Block]) -> str:
 
 
 def _write_blocks(blocks: Iterable[Block]) -> list[str]:
+    """Blocks as parts of a Markdown text; those below a section follow its heading."""
     parts: list[str] = []
     for block in blocks:
         if isinstance(block, Table):
@@ -126,6 +127,7 @@ def blocks(given: Iterable[Block], *, without: str = "") -> str:
 
 
 def _block(block: Block) -> str:
+    """One block as HTML."""
     if isinstance(block, Headline):
         return f'<p class="headline{"" if block.good else " no"}">{escape(block.line)}</p>'
     if isinstance(block, Meters):

@@ -80,13 +80,15 @@ class Head(NamedTuple):
 
 
 def _print_listing(listing: Listing, *, wide: bool) -> None:
+    """Print the table, how many rows are shown and hidden, and what a star means; on a terminal with names for ids."""
     columns = [column for column in listing.columns if wide or not column.wide]
     today = date.fromisoformat(listing.today)
     heads = [_head(column) for column in columns]
     if listing.rows:
-        said = _names() if sys.stdout.isatty() else {}
+        readable = _readable_names() if sys.stdout.isatty() else {}
         cells = [
-            tuple(cell_text(_cell_value(row, c, said), c.unit, today=today) for c in columns) for row in listing.rows
+            tuple(cell_text(_cell_value(row, c, readable), c.unit, today=today) for c in columns)
+            for row in listing.rows
         ]
         _print_table(heads, cells, fold=wide)
     hidden = sum(reason.rows for reason in listing.hidden)
@@ -98,8 +100,12 @@ def _print_listing(listing: Listing, *, wide: bool) -> None:
         print(f"* older than {STALE_AFTER_DAYS} days on {listing.today}")
 
 
-def _names() -> dict[str, Callable[[str], str]]:
-    """Column of ids -> how people write one, where somebody reads: commands take both. Models stay as repositories."""
+def _readable_names() -> dict[str, Callable[[str], str]]:
+    """
+    Column of ids -> how people write an id of it; for a terminal only, as files and pipes keep ids. Commands take both.
+
+    Column `id` holds accelerators or models: a model's id, which has a slash, stays as it is.
+    """
     from tonnage.catalog import part_name, provider_name
 
     def provider(id: str) -> str:
@@ -112,9 +118,9 @@ def _names() -> dict[str, Callable[[str], str]]:
     return {"id": part, "accelerator": part, "provider": provider, "spot_provider": provider}
 
 
-def _cell_value(row: Mapping[str, Any], column: Column, said: Mapping[str, Callable[[str], str]]) -> Any:
+def _cell_value(row: Mapping[str, Any], column: Column, readable: Mapping[str, Callable[[str], str]]) -> Any:
     value = row[column.name]
-    return said[column.name](value) if value and column.name in said else value
+    return readable[column.name](value) if value and column.name in readable else value
 
 
 def _head(column: Column) -> Head:
@@ -170,6 +176,7 @@ def _fitting(heads: list[Head], widths: list[int], room: int) -> list[int]:
 
 
 def _print_folded(heads: list[Head], rows: list[tuple[str, ...]]) -> None:
+    """Print the table inside the width of the terminal, its cells broken over lines."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -209,6 +216,7 @@ def cell_text(value: Any, unit: str, *, today: date) -> str:
 
 
 def _facts(part: Accelerator) -> list[tuple[str, str | None]]:
+    """Name and text of each fact of a part; None in place of what is not known."""
     usable = part.usable_memory_bytes
     peaks = ", ".join(f"{dtype} {show(rate, 'FLOP/s', digits=4)}" for dtype, rate in part.peaks.items())
     return [
@@ -244,6 +252,7 @@ def _link(link: Link) -> str | None:
 
 
 def _domain(domain: ScaleUpDomain) -> tuple[str, str]:
+    """A scale-up domain as one row of a card: what it is of, and where that is said."""
     sides = f" of {'x'.join(map(str, domain.dims))}" if domain.dims else ""
     dies = f" of {domain.dies_per_package} dies" if domain.dies_per_package > 1 else ""
     spare = f", {domain.spare_trays} of them spare in large jobs" if domain.spare_trays else ""
@@ -305,7 +314,11 @@ def update_document(found: Any) -> Document:
 
 
 def diff_document(found: Any, *, most: int | None = None) -> Document:
-    """Tables that differ, and by how much prices moved."""
+    """
+    Tables that differ, and by how much prices moved.
+
+    `most` tables are listed, `FIRST` where it is None; `EVERY` lists all, and the rows of each below.
+    """
     tables, every = found.tables[: most or FIRST], most == EVERY
     if not tables:
         return document(Headline(f"Data {found.before} and {found.now} are the same."))
@@ -330,7 +343,7 @@ def diff_document(found: Any, *, most: int | None = None) -> Document:
 
 
 def checked_document(found: Mapping[str, Sequence[str]]) -> Document:
-    """Releases held against their manifests."""
+    """Releases held against their manifests: version -> what is wrong with it, nothing where it is whole."""
     if not found:
         return document(Headline("No release is installed: answers come from the shipped data."))
     lines: list[Block | str] = []
@@ -350,7 +363,7 @@ READS: Final = 14
 
 
 def show_fields(fields: Sequence[Mapping[str, Any]]) -> str:
-    """Headings, then name, unit, meaning, default and bounds of each field."""
+    """Fields as text under the headings of their groups: name, unit, meaning, choices, default, bounds of each."""
     lines = []
     for group in GROUPS:
         rows = [field for field in fields if field["group"] == group]

@@ -32,7 +32,11 @@ FIRST_ROWS = 14
 
 
 def sentence(measurement: Measurement) -> str:
-    """The answer in one sentence."""
+    """
+    The load that a measured server sustains within its objectives; without a knee, the load with the most requests/s.
+
+    That nothing was measured or answered is a sentence, too.
+    """
     if not measurement.points:
         return "Nothing was measured."
     knee = measurement.knee
@@ -143,7 +147,7 @@ def progress_line(point_load: str, *, done: int, failed: int) -> str:
 
 
 def capacity_sentence(capacity: Capacity) -> str:
-    """The answer in one sentence."""
+    """Replicas for a peak load, and what one of them sustains, in one sentence."""
     spare = f", {capacity.spare} of them spare" if capacity.spare else ""
     noun = "replica" if capacity.replicas == 1 else "replicas"
     return (
@@ -159,7 +163,7 @@ def capacity_document(capacity: Capacity) -> Document:
 
 
 def budget_sentence(budget: TrainBudget) -> str:
-    """The answer in one sentence."""
+    """Accelerator-hours of a training run with its headroom, and of the run alone, in one sentence."""
     noun = "accelerator" if budget.devices == 1 else "accelerators"
     late = "" if budget.fits_deadline in {None, True} else " That is later than the deadline."
     whole, alone = show(budget.total_s, "s"), show(budget.run_s, "s")
@@ -211,7 +215,7 @@ _NAMES = {
 
 
 def train_sentence(found: TrainMeasurement) -> str:
-    """The largest run in one sentence."""
+    """The last run, which has the most devices, in one sentence."""
     run = found.runs[-1]
     rate = run.tokens_per_s if run.tokens_per_s is not None else run.samples_per_s
     unit = "tokens/s" if run.tokens_per_s is not None else "samples/s"
@@ -225,6 +229,7 @@ def train_sentence(found: TrainMeasurement) -> str:
 
 
 def _largest(parts: StepTimes) -> list[tuple[str, float]]:
+    """Names and seconds of the parts of a step, the longest first; filled up so that there are two at least."""
     known = [(_NAMES[name], value) for name, value in msgspec.structs.asdict(parts).items() if value is not None]
     return [*sorted(known, key=lambda part: -part[1]), ("other", 0.0), ("other", 0.0)]
 
@@ -256,6 +261,7 @@ def train_measurement_document(found: TrainMeasurement) -> Document:
 
 
 def _cells(runs: Sequence[TrainRun], values: Sequence[float | None]) -> list[str]:
+    """Two cells for each run: a part of its step [s], and the share of the step that it takes."""
     return [
         text
         for run, value in zip(runs, values, strict=True)
@@ -273,6 +279,7 @@ def _rates(runs: Sequence[TrainRun]) -> list[tuple[str, list[str]]]:
 
 
 def _memory(run: TrainRun) -> list[str]:
+    """What the memory of one rank holds, in a line; nothing where none of it was measured."""
     m = run.memory
     parts = (
         ("most in use", m.peak_bytes),
@@ -296,7 +303,7 @@ def _checkpoints(found: TrainMeasurement) -> list[str]:
 
 
 def traced_sentence(profile: Profile) -> str:
-    """The answer in one sentence."""
+    """Parameters and FLOP of one sample of a traced module, in one sentence."""
     shapes = ", ".join("x".join(map(str, given.shape)) for given in profile.inputs)
     backward = f" forward, {_flop(profile.backward_flop)} backward" if profile.backward else ""
     held = ""
@@ -329,6 +336,7 @@ def profile_document(profile: Profile, *, path: str) -> Document:
 
 
 def _totals(operators: list[TracedOperator]) -> tuple[float, float, float, float]:
+    """Calls, FLOP, values read and written, and weight values read, of all these operators together."""
     return (
         sum(op.count for op in operators),
         sum(op.flop * op.count for op in operators),
@@ -364,7 +372,11 @@ UNITS = {"s", "bytes", "bytes/s", "W", "tokens"}
 
 
 def diagnosis_document(diagnosis: Diagnosis, *, most: int | None = None) -> Document:
-    """A diagnosis as blocks: each finding with its next step; under --why its evidence and what is not known."""
+    """
+    A diagnosis as blocks: each finding with its next step; under --why its evidence and what is not known.
+
+    The first screen shows `most` findings, `FINDINGS` where it is None.
+    """
     shown = diagnosis.verdicts[: most or FINDINGS]
     more = len(diagnosis.verdicts) - len(shown)
     first = blocks(
@@ -392,6 +404,7 @@ def _strongest(verdict: Verdict) -> str:
 
 
 def _finding(verdict: Verdict) -> Section:
+    """A finding as a section: its sentence, each fact with its limit and why that, and the next step."""
     rows = [
         (
             fact.name,

@@ -56,6 +56,7 @@ def _stacks(uses: Sequence[CalibrationUse]) -> str:
 
 
 def _moved(use: CalibrationUse, most: int | None = None) -> str:
+    """Numbers that measurements moved, each with its factor: the first `most`, or all where it is None."""
     told = [
         f"{METRICS[one.quantity].title if one.quantity in METRICS else one.quantity} x{one.factor:.2f}"
         for one in use.moved
@@ -90,6 +91,11 @@ def with_measured(document: Document, answer: Any, *, uses: Sequence[Calibration
 
 
 def _with_line(first: Sequence[Block], line: str, *, ends: str) -> tuple[Block, ...]:
+    """
+    A first screen with the line of measurements below its numbers, without the last risks where it would be too long.
+
+    `ends` is the text that closes the screen and always stays; where it is empty no risk is left out.
+    """
     told = Text(line, kind="measured")
     place = max((i for i, block in enumerate(first) if isinstance(block, Headline | Meters | Table)), default=-1) + 1
     before, after = list(first[:place]), list(first[place:])
@@ -100,6 +106,7 @@ def _with_line(first: Sequence[Block], line: str, *, ends: str) -> tuple[Block, 
 
 
 def _lines(blocks: Sequence[Block]) -> int:
+    """Lines that rows of tables and texts take on a screen; heads, meters and notes are not counted."""
     rows = sum(len(block.rows) for block in blocks if isinstance(block, Table))
     return rows + sum(
         lines_of(block.line if isinstance(block, Headline) else block.text)

@@ -142,6 +142,7 @@ class WholePage(Record, kw_only=True):
 
 
 def _document(plan: Ranked, page: Page, *, most: int | None) -> Document:
+    """A plan as first screen and reasons: `most` rows of its table, None = those worth a look; no options, why."""
     question = page.question(plan)
     if plan.options:
         few, best = () if most else page.few(plan), plan.options[0]

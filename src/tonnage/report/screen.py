@@ -110,7 +110,12 @@ def first_screen(
     good: bool = True,
     measure: FirstMeasurement | None = None,
 ) -> tuple[Block, ...]:
-    """The blocks of a first screen, in the order of all of them; `good` is of an answer that is a sentence."""
+    """
+    The blocks of a first screen, in the order of all of them.
+
+    An `answer` that is a text becomes the headline, and `good` says whether it is what was hoped for. Of the risks at
+    most `MAX_RISKS` are shown, and fewer where what to measure first would find no room.
+    """
     lead = answer if isinstance(answer, Headline) else Headline(answer, good=good)
     asked = " · ".join(filter(None, question))
     named = [one if isinstance(one, Text) else Text(one) for one in risks if one][:MAX_RISKS]

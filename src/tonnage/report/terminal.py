@@ -48,14 +48,18 @@ def print_blocks(blocks: Iterable[Block], *, width: int | None = None) -> None:
     console = make_console(width)
     before: Block | None = None
     for block in blocks:
-        if _apart(before, block):
+        if _blank_line_between(before, block):
             console.print()
         _print(console, block, indent="" if before is None else INDENT)
         before = block
 
 
-def _apart(before: Block | None, block: Block) -> bool:
-    """A blank line stands before sections, tables, the answer itself, and after tables and meters."""
+def _blank_line_between(before: Block | None, block: Block) -> bool:
+    """
+    Whether a blank line divides two blocks: before sections, tables and the answer itself, after tables and meters.
+
+    Meters and texts follow the answer at once; nothing stands before the first block.
+    """
     if before is None:
         return False
     if isinstance(before, Headline) and isinstance(block, Meters | Text):
@@ -64,6 +68,7 @@ def _apart(before: Block | None, block: Block) -> bool:
 
 
 def _print(console: Console, block: Block, *, indent: str) -> None:
+    """Print one block; texts are set in by `indent`, everything else by its own rule."""
     if isinstance(block, Headline):
         _lines(console, block.line, indent=indent, style="bold" if block.good else "bold red")
     elif isinstance(block, Meters):
@@ -102,7 +107,7 @@ def _print_table(console: Console, table: Table) -> None:
 
 
 def _fits(table: Table, *, width: int) -> bool:
-    """Whether the columns that cannot be left out stand side by side, no word cut."""
+    """Whether the columns that are shown stand side by side, no word cut but long ones of columns that wrap."""
     return _table_width([_floor(table, place) for place in _fitting(table, width=width)]) <= width
 
 
@@ -185,7 +190,7 @@ def rich_table(table: Table, *, width: int) -> RichTable:
 
 
 def _fitting(table: Table, *, width: int) -> list[int]:
-    """Places of the columns that are shown."""
+    """Places of the columns that are shown: none that is empty in every row, and fewer where the width does not do."""
     shown = [place for place in range(len(table.columns)) if any(row[place].strip() for row in table.rows)]
     whole = [max(map(len, _cells(table, place))) for place in range(len(table.columns))]
     # What is told elsewhere gives way so that a row keeps to a line; the rest only where words would be cut.
@@ -195,6 +200,7 @@ def _fitting(table: Table, *, width: int) -> list[int]:
 
 
 def _drop(table: Table, shown: list[int], *, width: int, needs: Sequence[int], from_rank: int) -> None:
+    """Take columns out of `shown`, the most spare first, until they fit by their needs or none of the rank is left."""
     while _table_width([needs[place] for place in shown]) > width:
         spare = [place for place in shown if table.columns[place].spare >= from_rank]
         if not spare:
@@ -227,6 +233,7 @@ def _floor(table: Table, place: int) -> int:
 
 
 def _least(table: Table, place: int) -> int:
+    """Width of a column's longest word, or of its longest cell where it does not wrap."""
     column: Column = table.columns[place]
     words = (text.split() if column.wraps else [text] for text in _cells(table, place))
     return max(len(word) for text in words for word in text or [""])

@@ -68,7 +68,12 @@ def limits(quantity: Quantity) -> str:
 def meter(
     name: str, quantity: Quantity, *, limit: float | None = None, of: str = "", joint: float | None = None
 ) -> Meter:
-    """A quantity against its limit; `of` says that in other words; `joint` is the chance of all limits, none's less."""
+    """
+    A quantity against its limit, in the quantity's unit; without one, the quantity alone.
+
+    `of` is the limit in other words. `joint` is the chance that all limits of an answer are kept together: the chance
+    of one is never said to be less.
+    """
     said = money(quantity.value) if quantity.unit == "USD" else show(quantity.value, quantity.unit)
     if not limit:
         return Meter(name, said, interval=limits(quantity))
@@ -368,7 +373,11 @@ def decisions(trail: Iterable[Decision]) -> list[str]:
 
 
 def rejections(title: str, rejected: Sequence[Rejection], *, most: int | None = MOST_REJECTIONS) -> dict[str, Contents]:
-    """Losers with the reason of each, the first few; those that share a reason in one line."""
+    """
+    A section, under its title and the number of losers: each with its reason, or one line for those that share it.
+
+    At most `most` lines, and as many names in a line; None = all.
+    """
     by_reason: dict[str, list[str]] = {}
     for loser in rejected:
         by_reason.setdefault(loser.verdict.reason or "", []).append(rejected_name(loser.what))

@@ -56,7 +56,7 @@ def on_processes(
     Raises
     ------
     TonnageError
-        A chunk lost its worker again and again.
+        A chunk lost its worker `TRIES` times.
     """
     if workers == 1:
         for chunk in chunks_of(questions, workers=1):
@@ -225,6 +225,7 @@ def _measured(answer: Any) -> dict[str, str]:
 
 
 def _run_question(ask: str, request: dict[str, Any], additions: Additions) -> Any:
+    """The answer to one question of a sweep, by what it asks."""
     if ask == "plan":
         from tonnage.questions.ask import answer, kind_of
 

@@ -140,6 +140,9 @@ def table(sweep: Sweep, file: Path, *, folders: tuple[str, ...] = ()) -> Iterato
     """
     One row a point, in the grid's order: what was varied, then what was taken (NAME_found where both have it), and
     where measurements moved it, by how much (`calibrations`).
+
+    A point that was refused, or whose answer is damaged, has `error` in place of numbers; one that is not answered yet
+    has no row.
     """
     with open_store(file) as store:
         points: list[Point] = list(points_of(sweep, folders))

@@ -34,7 +34,9 @@ def answer_form(
     question: Question, request: Mapping[str, Any], *, additions: Additions, watch: Watch | None = None
 ) -> Any:
     """
-    The answer to one form.
+    The answer to one form, with the calibrations that it chooses.
+
+    `watch` takes how far it is, (done, all), where the question tells that.
 
     Raises
     ------
@@ -50,7 +52,7 @@ def answer_form(
 def predict_each(
     cases: Iterable[object], *, additions: Additions, before: Callable[[object], object] = lambda case: case
 ) -> list[object]:
-    """A prediction or a sentence for each case, in their order; `before` is done to a case first."""
+    """For each case, in their order, its prediction or {"error": sentence}; `before` gives the case to read."""
     from tonnage.questions.predict.case_lines import case_of_object
     from tonnage.questions.predict.predict import predict
 
@@ -110,6 +112,7 @@ def _adopt(request: Mapping[str, Any], additions: Additions, _: Watch | None) ->
 
 
 def _advise(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> Advice:
+    """Advice from the text that starts a service, its metrics page and, where given, a log of its requests."""
     from tonnage.measure.points import look_at_service
     from tonnage.questions.adopt.service import View, advise_service
 
@@ -155,6 +158,7 @@ def _service(request: Mapping[str, Any], additions: Additions) -> tuple[Adopt, R
 
 
 def _explain(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> Breakdown:
+    """The times of a pasted plan's option, or of a case, opened; refused where there are none."""
     from tonnage.questions.explain.explain import explain_text
 
     text = _given_fields(request, "explain", additions)
@@ -185,7 +189,11 @@ def _trace(request: Mapping[str, Any], additions: Additions, _: Watch | None) ->
 
 
 def _read_as_file(text: str, read: Callable[[str], Answer], *, name: str = "file") -> Answer:
-    """What a reader of files says of a text; where the text lay is nobody's business."""
+    """
+    What a reader of files says of a text, which is written to a file for it and removed afterwards.
+
+    Its path stands in no answer and no message: `name` does.
+    """
     with tempfile.TemporaryDirectory(prefix="tonnage-") as folder:
         place = str(Path(folder) / name)
         Path(place).write_text(text, encoding="utf-8")
@@ -197,7 +205,7 @@ def _read_as_file(text: str, read: Callable[[str], Answer], *, name: str = "file
 
 
 def _given_fields(request: Mapping[str, Any], path: str, additions: Additions) -> str:
-    """The pasted text, the other fields checked."""
+    """The text of the field `file`, which must be given; every other field is checked, and an unknown one refused."""
     known = {field.name: field for field in QUESTIONS[path].fields}
     for name, value in request.items():
         if name not in known:

@@ -50,6 +50,11 @@ async def _body(receive: Any) -> bytes | None:
 
 
 async def _until_gone(app: Asgi, scope: Any, body: bytes, receive: Any, send: Any) -> None:
+    """
+    Have the application answer a request whose body is here already; cancel it when the client leaves first.
+
+    A server that stops answers 503 where no answer has begun.
+    """
     started, ended = False, asyncio.Event()
     inbox = [{"type": "http.request", "body": body, "more_body": False}]
 

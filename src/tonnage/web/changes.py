@@ -85,7 +85,11 @@ def suggestions(
 def break_even_suggestions(
     points: Sequence[BreakEven], *, path: str, given: Mapping[str, str], known: frozenset[str]
 ) -> tuple[Suggestion, ...]:
-    """The nearest point of each input, what is told apart within error first."""
+    """
+    The nearest point of each input, at most `MOST_POINTS`; of all prices together the nearest.
+
+    Points that lie beyond error come first; ties within it are given only where fewer than `FEW_POINTS` do.
+    """
     nearest: dict[str, BreakEven] = {}
     told_apart = sum(not point.ties for point in points)
     for point in sorted(points, key=lambda one: (one.ties, _distance(one))):
@@ -97,6 +101,7 @@ def break_even_suggestions(
 
 
 def _suggestion(point: BreakEven, *, path: str, given: Mapping[str, str], known: frozenset[str]) -> Suggestion:
+    """A break-even point in words with its interval, and the address that asks just past it, where a field holds it."""
     name, _, word = point.input.rpartition(" ")
     value, now = show(point.value, point.unit), show(point.now or 0.0, point.unit)
     text = (

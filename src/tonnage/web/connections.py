@@ -29,7 +29,11 @@ def protocol(inner: Callable[..., Any], *, limits: Limits) -> Callable[..., Any]
 
 
 class Connection:
-    """One connection; an `asyncio.Protocol` by its methods."""
+    """
+    One connection; an `asyncio.Protocol` by its methods.
+
+    A timer runs while it owes the head of a request (`_owes`), another while its client reads nothing (`_unread`).
+    """
 
     def __init__(
         self, inner: Any, *, limits: Limits, owing: OrderedDict[Connection, None], opened: set[Connection]
@@ -38,7 +42,7 @@ class Connection:
         self._transport: Any = None
         self._owes: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
-        self._asked, self._more = 0, False
+        self._asked, self._more = 0, False  # requests at work; whether bytes came meanwhile
         self._silent = True
         app = inner.app
 

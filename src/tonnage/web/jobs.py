@@ -202,6 +202,8 @@ class Jobs:
                 job.task.cancel()
 
     async def _work(self, key: str, job: Job, path: str, request: dict[str, Any], client: str) -> Kept:
+        """The answer of a worker, kept; the oldest answers are dropped where too many or too large ones are kept."""
+
         def began(worker: Worker) -> None:
             job.worker, job.began_s = worker, asyncio.get_running_loop().time()
 
@@ -225,6 +227,7 @@ class Jobs:
         return answer
 
     def _state(self, job: Job, path: str) -> Event:
+        """How far a job is: `waiting`, `working`, or `progress` where its worker counts, with the seconds left."""
         if job.worker is None:
             return "waiting", {"questions": self.lane_of(path).line.length}
         elapsed_s = asyncio.get_running_loop().time() - job.began_s

@@ -73,6 +73,7 @@ class Line:
             self._give_on()
 
     async def _wait(self, client: str) -> None:
+        """Wait in the client's own line for a place; `Busy` where the line is full or it takes too long."""
         own = self._clients.get(client, ())
         if self.length >= self._waiting or len(own) >= self._waiting_each:
             whose = "of yours " if len(own) >= self._waiting_each else ""

@@ -93,8 +93,11 @@ class ListingView(Record, kw_only=True):
     kept: tuple[tuple[str, str], ...]
     """Filters that are set, as hidden fields of the search."""
     total: int
+    """Rows of the whole table."""
     found: int
+    """Rows that the search and the filters leave."""
     more: str
+    """Address of the next page; empty on the last."""
     query: str
 
 

@@ -89,7 +89,12 @@ def matrix_of(answer: Any) -> Matrix | None:
 
 
 def fastest(rows: Sequence[LocalRow]) -> tuple[tuple[str, LocalRow], ...]:
-    """Best by score, largest, and fastest of the models that are fast enough to read along; no model twice."""
+    """
+    Models that lead in something, each with what: best published score, largest, longest context, fastest.
+
+    The first three, no model twice; of those fast enough to read along (10 tokens/s) where any is, else of all. `rows`
+    come with the best score first; none where there are none.
+    """
     fast = [row for row in rows if row.decode_per_s.value >= BANDS[3][0]] or list(rows)
     if not fast:
         return ()
@@ -107,6 +112,7 @@ def fastest(rows: Sequence[LocalRow]) -> tuple[tuple[str, LocalRow], ...]:
 
 
 def _cell(row: LocalRow, *, best: set[tuple[str, str]]) -> Cell:
+    """One row as a cell; `best` are the models and formats that are recommended."""
     speed = row.decode_per_s
     band = next(place for place, (least, _) in enumerate(BANDS, 1) if speed.value >= least)
     ends = (speed.low or speed.value, speed.high or speed.value)

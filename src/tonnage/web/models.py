@@ -62,7 +62,8 @@ def store_text(text: str, *, folder: Path) -> str:
 
 def with_uploaded_models(request: Any, *, folder: Path) -> Any:
     """
-    The request with uploaded models in place of their names, at any depth.
+    The request with the path of each uploaded model, and the text of each uploaded file, in place of its name; at any
+    depth.
 
     Raises
     ------
@@ -79,6 +80,7 @@ def with_uploaded_models(request: Any, *, folder: Path) -> Any:
 
 
 def _value(name: str, value: Any, folder: Path) -> Any:
+    """A field's value as the question takes it: the text of an uploaded file, a model that may be named, or itself."""
     if name == "file" and isinstance(value, str) and value.strip().startswith(UPLOAD):
         digest = value.strip().removeprefix(UPLOAD)
         if not (digest.isalnum() and (folder / f"{digest}.txt").is_file()):
@@ -104,7 +106,7 @@ def _model(spec: str, folder: Path) -> str:
 
 def refuse_paths(text: str) -> None:
     """
-    A name of a model that a request from the network may hold, whichever field it stands in.
+    Refuse a name of a model that a request from the network may not hold, whichever field it stands in.
 
     Raises
     ------

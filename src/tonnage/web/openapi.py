@@ -84,6 +84,7 @@ def _page(question: Question) -> dict[str, Any]:
 
 
 def _predict() -> dict[str, Any]:
+    """The route that takes many cases."""
     none = {"description": "what is no case gets a sentence in its place, and the others their answers"}
     cases = {"type": "array", "minItems": 1, "maxItems": 200, "items": {"anyOf": [*case_schemas(), none]}}
     return {
@@ -116,6 +117,7 @@ def _predict() -> dict[str, Any]:
 
 
 def _responses(answer: dict[str, Any]) -> dict[str, Any]:
+    """Replies of a route by status: `answer` is the schema of the good one."""
     wrong = {"content": {"application/json": {"schema": {"$ref": REF.format(name="Error")}}}}
     return {
         "200": {"description": "The answer; that nothing works is one too",

@@ -156,7 +156,7 @@ def _asking(
     question: Question, *, values: Mapping[str, Any], error: str, problems: Mapping[str, str] | None = None,
     front: bool = False, **more: Any,
 ) -> str:  # fmt: skip
-    """A form without an answer."""
+    """A form without an answer; on the front page its empty fields stand among the others."""
     inputs = _inputs(question, values, problems=problems or {})
     first = {name: place for place, name in enumerate(question.essentials)}
     shown = [one for one in inputs if one["value"]] if front else inputs
@@ -357,6 +357,7 @@ def _group_fields(inputs: Iterable[dict[str, Any]]) -> list[tuple[str, list[dict
 
 
 def _input(field: Field, value: Any, *, written: bool, problem: str, otherwise: str) -> dict[str, Any]:
+    """What the template says of one field: how it is named, filled, chosen from, and what is wrong with it."""
     text, (group, _, last) = str(value), field.name.rpartition(".")
     choices = ("true", "false") if field.reads == "flag" else field.choices
     label = _label(last)
@@ -428,6 +429,7 @@ def _fill(name: str, **values: Any) -> str:
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
+    """Templates, and the names that inputs complete."""
     environment = Environment(
         loader=PackageLoader("tonnage.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,

@@ -123,7 +123,7 @@ def compare(_: Settings, *, columns: Sequence[tuple[str, Kept]], left: str, othe
 
 
 def changes(_: Settings, *, kept: Kept) -> tuple[dict[str, Any], list[tuple[Any, dict[str, Any]]]]:
-    """The question as its changes are asked, and each change with its request."""
+    """The kept question's request to compare with, and each change with its own; by averages where it has them."""
     from tonnage.web.what_if import WhatIf, form_fields, request_of, what_ifs
 
     first = QUESTIONS[kept.path].at_first

@@ -110,7 +110,12 @@ def _keep(kind: str, plan: Any) -> str | None:
 
 
 def _options(plan: Any) -> list[dict[str, Any]]:
-    """The first options of a plan; of a life, the first of each half; of a fleet, its instances."""
+    """
+    The first options of a plan, as plain values.
+
+    Of a lifecycle the first of each half, of owned machines the first row of each group, of a budget its first model
+    and its runs; of a fleet all its instances.
+    """
     if hasattr(plan, "make"):
         halves = (("make", plan.make), ("serve", plan.serve))
         return [{"part": part, **option} for part, half in halves for option in _options(half)[:1]]
@@ -125,6 +130,7 @@ def _options(plan: Any) -> list[dict[str, Any]]:
 
 
 def _option(rank: int, option: Any) -> dict[str, Any]:
+    """One option as plain values: what it runs on, its verdict, its offer and its cost with the interval."""
     at = getattr(option, "configuration", option)
     row: dict[str, Any] = {
         "rank": rank,
@@ -145,7 +151,7 @@ def _option(rank: int, option: Any) -> dict[str, Any]:
 
 
 def _take(arguments: dict[str, Any], name: str, kind: type, *, otherwise: Any = None) -> Any:
-    """One argument taken out; a wrong type is a sentence."""
+    """One argument, taken out of the others; `otherwise` where it is absent. A wrong type or a long list is refused."""
     value = arguments.pop(name, otherwise)
     if value is otherwise:
         return value
@@ -184,6 +190,7 @@ def _predict(arguments: dict[str, Any], additions: Additions) -> Result:
 
 
 def _diagnose(arguments: dict[str, Any], additions: Additions) -> Result:
+    """What limits a running system, from sources that this machine can read."""
     from tonnage.measure.diagnose.sources import diagnose, watch_of
     from tonnage.questions.adopt.service import stated_facts, with_plan
 
@@ -198,6 +205,7 @@ def _diagnose(arguments: dict[str, Any], additions: Additions) -> Result:
 
 
 def _advised(arguments: dict[str, Any], additions: Additions) -> Result:
+    """What to change in a service, from what starts it and sources that this machine can read."""
     from tonnage.adopt import read_running
     from tonnage.measure.diagnose.sources import watch_of
     from tonnage.measure.points import look_at_service
@@ -229,6 +237,7 @@ def _trace(arguments: dict[str, Any], _: Additions) -> Result:
 
 
 def _list(arguments: dict[str, Any], additions: Additions) -> Result:
+    """A list of the catalogue: as the command line prints it to a pipe, and its rows."""
     from tonnage import catalog
     from tonnage.catalog import listings
     from tonnage.catalog.filters import Order, Wanted
@@ -260,6 +269,7 @@ def _list(arguments: dict[str, Any], additions: Additions) -> Result:
 
 
 def _explain(arguments: dict[str, Any], additions: Additions) -> Result:
+    """An option of a kept plan opened, with its times where its kind has any."""
     from tonnage.questions.answers import explanation_of
     from tonnage.questions.ask import read_plan
     from tonnage.questions.explain.explain import explain_plan
@@ -277,6 +287,7 @@ def _explain(arguments: dict[str, Any], additions: Additions) -> Result:
 
 
 def _export(arguments: dict[str, Any], additions: Additions) -> Result:
+    """The files that start an option of a kept plan; nothing is written."""
     from tonnage import export
     from tonnage.questions.ask import read_plan
     from tonnage.questions.launchable import launchable_option
@@ -292,6 +303,7 @@ def _export(arguments: dict[str, Any], additions: Additions) -> Result:
 
 
 def _fields(arguments: dict[str, Any], _: Additions) -> Result:
+    """All fields of a tool, as JSON Schema; of predictions those of each kind of case."""
     from tonnage.questions.request_schema import case_schemas
     from tonnage.web.openapi import request_schema
 

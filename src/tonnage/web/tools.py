@@ -99,6 +99,7 @@ def tool_list() -> tuple[Tool, ...]:
 
 
 def _question_tool(name: str, question: Question) -> Tool:
+    """The tool of a form: its essential fields, the others taken too."""
     # By averages where that is possible: the first answer comes at once.
     quick = {question.at_first: True} if question.at_first else {}
     shown = (*question.essentials, *((question.at_first,) if question.at_first else ()))
@@ -271,6 +272,7 @@ def serve(*, additions: Additions, limits: Limits) -> None:
 
 
 async def _serve(jobs: Jobs) -> None:
+    """Offer the tools on standard input and output until these close; then kill the workers."""
     from mcp import types
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server

@@ -123,7 +123,7 @@ def answer_view(
 
     Parameters
     ----------
-    answer : an answer of `report.answers.DOCUMENTS`
+    answer : an answer of `questions.answers.DOCUMENTS`
     key : str
         Under which it is kept: of its pictures and the pages of its options.
     every : bool
@@ -174,6 +174,7 @@ def answer_view(
 
 
 def _texts(document: Document, answer: Any) -> Mapping[str, Sequence[Text]]:
+    """Texts of the first screen but the answer's sentence, by their kind; those that offer a change under `change`."""
     found: defaultdict[str, list[Text]] = defaultdict(list)
     for one in document.first:
         if isinstance(one, Text) and one.text != answer.sentence:
@@ -259,7 +260,7 @@ def _at(share: float) -> str:
 
 
 def _choices(answer: Any, table: Table | None) -> tuple[Card, ...]:
-    """The named rows of the table as cards; none where only one is named."""
+    """The named rows of the table as cards, three at most; none where only one is named."""
     names = {choice.option: choice.name for choice in reversed(getattr(answer, "choices", ()))}
     if table is None or len(names) < 2:
         return ()
@@ -306,7 +307,7 @@ def _models(answer: Any) -> tuple[Card, ...]:
 
 
 def _tabs(document: Document, charts: Sequence[Chart], *, answer: Any, key: str) -> tuple[tuple[str, str], ...]:
-    """Charts and sections of the reasons by what they are about."""
+    """Name and HTML of each tab that holds something: charts and sections of the reasons by what they are about."""
     held: dict[str, list[str]] = {name: [] for name in TABS}
     for chart in charts:
         held[_tab(chart.name + " " + chart.title)].append(

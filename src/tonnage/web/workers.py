@@ -247,6 +247,11 @@ class Lane:
         self._threads.submit(worker.clear)
 
     async def _in_time(self, exchange: asyncio.Future[Any], followed: Callable[[], bool]) -> None:
+        """
+        Wait for a task to end; raises `TooLong` when its time is over.
+
+        Unless somebody follows it: then it may go on, as long as one worker of several is left to others.
+        """
         limit_s = self._limits.question_s
         try:
             done, _ = await asyncio.wait({exchange}, timeout=limit_s)
@@ -315,6 +320,7 @@ def _is_sound(exchange: asyncio.Future[Any]) -> bool:
 
 
 def _unpack(exchange: asyncio.Future[Any], limits: Limits) -> Any:
+    """A task's value, or a sentence for what ended it; a mistake of ours goes to stderr as it is."""
     try:
         return exchange.result()
     except TonnageError:

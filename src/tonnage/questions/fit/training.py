@@ -286,7 +286,13 @@ def samples_of(request: FitRequest) -> int:
 def network_row(
     model: Model, accelerator: Accelerator, *, request: FitRequest, additions: Additions = NOTHING
 ) -> FitRow:
-    """One accelerator of a type with the batch asked for (one when not said), and the largest that fits."""
+    """
+    One accelerator of a type for inference: the need of the batch asked for (one sample when not said), and the largest
+    batch that fits.
+
+    With `solve` (batch or concurrency) the row is judged at the largest batch, or where not even one sample fits at the
+    batch asked for. Memory is held against the driver's total, as the need counts the process's own share.
+    """
     from tonnage.questions.predict.infer_work import precision_of  # `fit` of a language model does without
     from tonnage.questions.predict.inference import batch_times, memory_of, setup_of
 
@@ -298,12 +304,12 @@ def network_row(
         model=model, accelerator=accelerator.id, precision=request.precision or PRECISION, resolution=request.resolution
     )
     setup = setup_of(case, additions)
-    usable = accelerator.driver_memory_bytes
+    driver_total = accelerator.driver_memory_bytes
 
     def needs(batch: int) -> float:
         return memory_of(setup, batch_times(setup, batch)).value
 
-    most = largest_whole(lambda batch: needs(batch) <= usable, most=MAX_BATCH)
+    most = largest_whole(lambda batch: needs(batch) <= driver_total, most=MAX_BATCH)
     solved = request.solve if request.solve in {"batch", "concurrency"} else None
     batch = most if solved and most else samples_of(request)
     memory = memory_of(setup, batch_times(setup, batch))
