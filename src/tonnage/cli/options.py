@@ -364,7 +364,7 @@ def show_progress(what: str, *, quiet_s: float | None = None) -> Iterator[Callab
 
 
 def watch_bar() -> Callable[[int, int], None]:
-    """Draws on stderr how far a long run is, if someone looks there."""
+    """What draws on stderr how far a long run is, by (done, all) requests, if someone looks; more runs may follow."""
     began, drawn, seen = time.monotonic(), 0.0, sys.stderr.isatty()
 
     def tell(done: int, total: int) -> None:

@@ -84,7 +84,7 @@ class Deployment(Record, kw_only=True):
     """Ranks that hold the weights; differs from the placement's where layers are split without pipelining."""
     engine: Engine
     running: ResolvedEngine
-    """The same with its record: what is particular to it."""
+    """The engine with its specification: what is particular to it."""
     release: tuple[int, ...] | None
     fitted: EngineTimes
     overheads: Overheads

@@ -47,7 +47,7 @@ Weighed = ServeOption | BatchOption | RunOption | InferOption
 
 
 class Rival(NamedTuple):
-    """An option as its one unknown sets it, and what measuring it would be."""
+    """An option whose one unknown is how much faster it is than predicted, and what measuring it would be."""
 
     place: int
     """In the plan, from 0."""
@@ -239,8 +239,10 @@ def _turning_point(
 
 def _turns(rivals: Sequence[Rival], seen: Rival, pick: int, outcome: float, *, needed: float) -> bool:
     """
-    Whether it overturns the first: what it tells of third options is told better by measuring those. A rival that leads
-    only where it is slower does so because the first is slower with it, which measuring the first tells better.
+    Whether an outcome of measuring `seen`, after which `pick` leads, overturns the first.
+
+    What it tells of third options is told better by measuring those. A rival that leads only where it is slower does so
+    because the first is slower with it, which measuring the first tells better.
     """
     if seen is rivals[0]:
         return pick != 0

@@ -158,7 +158,7 @@ def _refusal(scope: Any, given: Headers, hosts: tuple[str, ...]) -> Refusal | No
 
 
 def _from_elsewhere(scope: Any, given: Headers) -> Refusal | None:
-    """Why a browser that shows another site's page may not ask this."""
+    """Why a browser that shows another site's page may not ask this; None where it may, or where no other site asks."""
     origin = given.get("origin")
     if origin is not None and origin != "null":
         scheme, separator, rest = origin.partition("://")
@@ -174,7 +174,11 @@ def _from_elsewhere(scope: Any, given: Headers) -> Refusal | None:
 
 
 def _wrong_type(scope: Any, given: Headers) -> Refusal | None:
-    """A form of another site can send any type but this one."""
+    """
+    Why a POST that is not JSON goes no further: another site's form can send any type but that; None where it may.
+
+    Addresses that take no POST say so themselves.
+    """
     kind = given.get("content-type", "").partition(";")[0].strip().lower()
     path = scope["path"].strip("/")
     read_only = path == "compare" or path.partition("/")[0] in READ_ONLY

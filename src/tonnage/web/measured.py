@@ -25,7 +25,7 @@ WITHOUT: Final = frozenset({FitAnswer, InferPlan, RentOrBuy, TraceSessions})
 
 
 def with_choice(question: Form) -> Form:
-    """A form with that field, where measurements may move its answer."""
+    """A form with the field `calibration`, where measurements may move its answer; else as it is."""
     if question.answers in WITHOUT:
         return question
     return replace(question, fields=(*question.fields, CHOICE))
@@ -33,12 +33,14 @@ def with_choice(question: Form) -> Form:
 
 def chosen(request: Mapping[str, Any], additions: Additions) -> tuple[dict[str, Any], Additions]:
     """
-    The request without that field, and the user's own facts with what it says.
+    The request without the field `calibration`, and the user's own facts with the measurements that it counts.
+
+    A request without it leaves the facts as they are.
 
     Raises
     ------
     TonnageError
-        It says something else.
+        The field holds none of its choices.
     """
     rest = dict(request)
     said = rest.pop(CHOICE.name, None)
