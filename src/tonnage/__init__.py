@@ -303,8 +303,7 @@ def advise(
     `file` is its path; a source is its Prometheus, a live metrics page or a saved one, a measurement. `look` says how:
     window, match, every, key_env, log (a file of its requests, replayed on each change). `reuse` is the share of a
     prompt that an earlier one began with ("40%"), `upgrade` a release to expect a change from ("vllm@0.27"). Its own
-    latencies calibrate the model of it
-    unless `calibrate` is False. Fields as in `tonnage advise --help`.
+    latencies calibrate the model of it unless `calibrate` is False. Fields as in `tonnage advise --help`.
 
     Raises
     ------

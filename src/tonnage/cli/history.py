@@ -34,7 +34,7 @@ def _place(ctx: click.Context) -> Any:
 
 
 def keep_measurement(noun: Any) -> None:
-    """Keep a measurement; what hinders it is one sentence, for the measurement itself is safe in its file."""
+    """Keep a measurement, unless no history is kept; what hinders it is a sentence on stderr, for its file is safe."""
     from tonnage.errors import TonnageError
     from tonnage.measure.history import place_of, remember
 

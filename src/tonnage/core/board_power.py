@@ -131,7 +131,7 @@ def steady_load(at: Deployment, point: Point) -> tuple[LoadShare, float]:
 
 def predicted_load(at: Deployment, found: Served, *, arrivals: bool, split: Disaggregation | None = None) -> LoadShare:
     """
-    The mean of a replica over time under what it serves, the gaps between arrivals included.
+    Share of its power limit that the mean board of a replica draws over time, the gaps between arrivals included. [-]
 
     Parameters
     ----------

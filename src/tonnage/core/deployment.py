@@ -125,7 +125,7 @@ class Deployment(Record, kw_only=True):
 
 def resolve(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Deployment:
     """
-    The deployment of a case, its names read from the catalogue.
+    The deployment of a case, its names read from the catalogue; with separate pools, of one decode worker.
 
     Raises
     ------

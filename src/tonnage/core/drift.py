@@ -283,7 +283,7 @@ def _conditioned(key: _Key) -> _Conditioned:
 
 def setting_of(release: str | None, precision: Precision) -> str:
     """
-    What of a configuration is no logarithm: published points of another release or format count less.
+    Release and formats of a configuration as one text: published points of another release or format count less.
 
     Examples
     --------

@@ -123,6 +123,8 @@ def end_within(quantity: Quantity, limit: float | None) -> float:
     How far the error of a quantity may go, as `chance_of` takes it, until it is beyond a limit; each side is as wide as
     its own end says. [-]
 
+    Infinite without a limit; without an interval infinite where the value keeps the limit, else minus infinity.
+
     Examples
     --------
     >>> end_within(Quantity(value=2.0, unit="s", low=1.0, high=4.0), 8.0)
@@ -140,7 +142,7 @@ def end_within(quantity: Quantity, limit: float | None) -> float:
 
 def end_at(chance: float) -> float:
     """
-    How far an error goes with a chance: what `chance_of` takes back. [-]
+    How far an error goes at most with that chance, in ways to the end of its 90 % interval: `chance_of` undone. [-]
 
     Examples
     --------

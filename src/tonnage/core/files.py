@@ -132,7 +132,7 @@ def read_yaml(text: str | bytes, *, where: str) -> Any:
 
 
 def _refuse_shape(events: Iterable[Any], where: str) -> None:
-    """What is too deep, too much or refers to something else, said by the parser's events alone."""
+    """Refuse a text that is too deep, holds too much or has anchors, by its parser's events: no value is built yet."""
     import yaml
 
     depth = 0
@@ -147,7 +147,7 @@ def _refuse_shape(events: Iterable[Any], where: str) -> None:
 
 
 def _refuse_nodes(node: Any, where: str) -> None:
-    """Names given twice, names that are no text, and numbers that YAML 1.1 reads otherwise than people."""
+    """Refuse names given twice, names that are no text, and numbers that YAML 1.1 reads otherwise than people."""
     import yaml
 
     if isinstance(node, yaml.MappingNode):

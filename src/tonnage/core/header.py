@@ -207,7 +207,7 @@ def relaxations(request: Request) -> Iterator[tuple[str, Request]]:
 
 def what_relaxing_buys(request: Request, leads: Callable[[Request], str | None]) -> tuple[str, ...]:
     """
-    What dropping one constraint at a time buys.
+    What dropping one constraint at a time buys: a line for each without which some option leads.
 
     Parameters
     ----------

@@ -78,7 +78,9 @@ def host_factor() -> tuple[float, float, float]:
 
 def machine_power(accelerator: Accelerator, *, count: float) -> MachinePower:
     """
-    The most that `count` accelerators and their hosts draw.
+    The most that `count` accelerators and their hosts draw: their part of a published machine, else by `host_factor`.
+
+    A published machine does not count where the user has changed the accelerator's power.
 
     Raises
     ------
@@ -173,7 +175,7 @@ def energy_use(
     load: LoadShare = USUAL_LOAD,
 ) -> EnergyUse | None:
     """
-    Mean power and what follows from it; absent where the accelerator's power is not published.
+    Mean power, cooling included, and what follows from it; absent where the accelerator's power is not published.
 
     Parameters
     ----------

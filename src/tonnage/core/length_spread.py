@@ -51,7 +51,11 @@ def answer_classes(lengths: Lengths) -> Classes:
 
 @lru_cache(maxsize=64)
 def later_tokens(lengths: Lengths) -> Classes:
-    """Share of the requests, and tokens of their answers after the first: at least `PART` in each. [-, tokens]"""
+    """
+    Share of the requests, and tokens of their answers after the first; empty = all alike. [-, tokens]
+
+    Small classes are put together until each has at least `PART` of the requests.
+    """
     found: list[tuple[float, float]] = []
     share = tokens = 0.0
     for part, whole in answer_classes(lengths):

@@ -121,7 +121,11 @@ def _find_part(name: str, additions: Additions) -> Accelerator | None:
 
 
 def _of_size(part: Accelerator, size: float, name: str) -> Accelerator:
-    """The part with the memory its name states: its own, or another where the maker sells several."""
+    """
+    The part with the memory that its name states, `size` GB or GiB: its own within 3 %, else another of unified memory.
+
+    Another size of memory that the processor does not share is refused.
+    """
     own = min(abs(size * unit / part.memory_bytes - 1.0) for unit in (GB, GiB))
     if own < 0.03:
         return part

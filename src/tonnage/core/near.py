@@ -91,7 +91,7 @@ def near(case: Case | RlCase, *, limit: int = 5, additions: Additions = NOTHING)
 
 
 def describe_case(case: Case, model: Model) -> Published:
-    """A case in the words of the table, without anything measured."""
+    """A case as a row of the table of published results, without anything measured."""
     total, active = _sizes(model)
     said = Published(
         id=case.id or "",

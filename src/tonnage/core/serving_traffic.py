@@ -179,7 +179,7 @@ def who_waits(at: Deployment, load: Load) -> Engine:
 
 
 def with_prompt_wait(found: Served, engine: Engine) -> Served:
-    """The same requests when a setting makes prompts wait beside running decodes."""
+    """The same requests when a setting makes prompts wait beside running decodes (`wait_steps`)."""
     steps = wait_steps(found, engine)
     if steps <= 0.0:
         return found
@@ -197,7 +197,7 @@ def with_prompt_wait(found: Served, engine: Engine) -> Served:
 
 def wait_steps(found: Served, engine: Engine) -> float:
     """
-    Decode steps that a setting makes prompts wait. [steps]
+    Decode steps that a setting makes prompts wait; none where the load is all that the replica takes. [steps]
 
     An engine that looks for arrivals every n steps lets them wait n / 2 on average. One that waits up to n steps for
     company lets the first of a group wait n and those that join it, k = rate x n steps of them, half of that.

@@ -144,7 +144,7 @@ def _stated_class(one: SessionClass, fields: SessionFields, *, whole: SessionPro
 @cache
 def drawn_turns(profile: SessionProfile, *, prompt_tokens: float, output_tokens: float) -> SteadyTurns:
     """
-    Turns of the sessions, with these means. [tokens]
+    Turns of the sessions, stretched to these means of prompts and answers; what sessions share stays as long. [tokens]
 
     Raises
     ------

@@ -14,7 +14,9 @@ from tonnage.simulation.steps import Speculation
 
 def with_published_acceptance(engine: Engine) -> Engine:
     """
-    The engine with the low end of what was published of its draft, where it names one and no acceptance.
+    The engine with the low end of the acceptance that was published of its draft, for so many drafted tokens.
+
+    As it is where it names no draft, drafts nothing or states an acceptance, or where nothing was published.
 
     Raises
     ------
@@ -30,7 +32,7 @@ def with_published_acceptance(engine: Engine) -> Engine:
 
 def check_beams(case: ServeCase, *, drafts: bool) -> None:
     """
-    A beam search is refused beside anything whose steps know one hypothesis a request.
+    Refuse a beam search beside anything whose steps know one hypothesis a request.
 
     Raises
     ------
@@ -48,7 +50,7 @@ def check_beams(case: ServeCase, *, drafts: bool) -> None:
 
 def speculation_of(engine: Engine, model: Model) -> Speculation | None:
     """
-    Speculative decoding, when the case gives both the drafted tokens and how often they are accepted.
+    Speculative decoding, which needs the drafted tokens and how often they are accepted; None where none are drafted.
 
     Raises
     ------

@@ -151,9 +151,9 @@ def unpriced_offers(filters: Filters, part: Accelerator, *, provider: str) -> tu
 
 def _with_power(part: Accelerator) -> tuple[Accelerator, str]:
     """
-    The part with a power, and the words that say whose it is where its own is not published.
+    The part with a power limit, and the words that say whose that is where its own is not published.
 
-    It then counts as the most of its maker's released parts for the same use; where none is known it has no power.
+    It is then the largest of its maker's released parts for the same use; where none is known there is none.
     """
     if part.power_w is not None:
         return part, ""

@@ -134,7 +134,7 @@ def layer_weights(model: Model) -> float:
 
 def mfu(setup: TrainSetup, *, step_s: float) -> float:
     """
-    Model FLOP of a step over the dense 16-bit peak (fp32's own where that is computed in) in its time.
+    Model FLOP of a step over what all accelerators could do in its time at the dense 16-bit peak, or fp32's own. [-]
 
     Parameters
     ----------

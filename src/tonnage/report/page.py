@@ -142,7 +142,11 @@ class WholePage(Record, kw_only=True):
 
 
 def _document(plan: Ranked, page: Page, *, most: int | None) -> Document:
-    """A plan as first screen and reasons: `most` rows of its table, None = those worth a look; no options, why."""
+    """
+    A plan as first screen and reasons; where it has no options, the screen says why.
+
+    `most` rows of its table; None = those that a first screen shows.
+    """
     question = page.question(plan)
     if plan.options:
         few, best = () if most else page.few(plan), plan.options[0]

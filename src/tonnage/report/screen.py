@@ -240,7 +240,7 @@ def risk(text: str) -> Text:
 
 
 def stale_text(bill: Bill | None, made: str) -> Text | str:
-    """That nobody who sells it says the price, or that it is old, where it is."""
+    """The risk in a price that is old, not its seller's own or not known; empty for any other. `made` is the plan's day."""
     if bill is None or not (bill.stale or bill.trust != "primary"):
         return ""
     if bill.trust == "unknown":

@@ -223,7 +223,12 @@ def _static(request: Asked) -> Response[bytes]:
 
 
 def _question(path: str) -> Any:
-    """GET of a form: the empty form, or the answer to the fields in its address, as HTML or JSON."""
+    """
+    GET of a form: the empty form, or the answer to the fields in its address, as HTML or JSON.
+
+    A page whose whole answer takes long holds the one by averages first, while the whole is worked on. What is wrong
+    with the fields stands on the page; a link of another site shows the form and asks nothing.
+    """
     question = QUESTIONS[path]
 
     async def handle(request: Asked) -> Response[Any]:

@@ -128,7 +128,7 @@ def single_fields(fields: Iterable[tuple[str, str]]) -> dict[str, str]:
     Raises
     ------
     BadRequest
-        A field given twice: which of its values is meant nobody can know.
+        A field given twice, with two values: which is meant nobody can know.
     """
     found: dict[str, str] = {}
     for name, value in fields:

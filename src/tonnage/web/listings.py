@@ -200,7 +200,7 @@ def counts(additions: catalog.Additions) -> list[tuple[str, str, str, str]]:
 
 
 def cheapest_rows(additions: catalog.Additions, names: Sequence[str]) -> list[tuple[str, str, str, str]]:
-    """Name, memory, bandwidth and lowest on-demand price of some accelerators."""
+    """Name, memory, bandwidth and lowest on-demand price of some accelerators, the highest of those first."""
     found = accelerators_listing(catalog.filters.Wanted(accelerators=tuple(names)), today=_today(), additions=additions)
     return [
         (
@@ -269,7 +269,7 @@ def _address(path: str, asked: Mapping[str, str]) -> str:
 
 
 def _leads(path: str, row: Mapping[str, Any]) -> str:
-    """A row's own question: what fits it, where it runs, who else sells it."""
+    """Where the name of a row leads: a model to its plan or fit, an accelerator to its offers, an offer to its part."""
     if path == "models":
         return (
             f"/plan/serve?{urlencode({'model': row['id'], 'rate': '1/s', 'traffic': 'chat'})}"

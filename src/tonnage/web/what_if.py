@@ -35,7 +35,7 @@ _SET: Final = (("only in the European Union", "eu", "true"), ("on spot capacity"
 
 
 def what_ifs(path: str, request: Mapping[str, Any]) -> tuple[WhatIf, ...]:
-    """The first changes that mean something for this question; none where its fields are lists."""
+    """The first `MOST` changes that mean something for this question; none where its form has fields that are lists."""
     if QUESTIONS[path].written:
         return ()
     given = form_fields(request)

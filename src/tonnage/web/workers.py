@@ -231,7 +231,7 @@ class Lane:
             raise
 
     def _offer(self, worker: Worker) -> None:
-        """Give a worker to whoever waits for one."""
+        """Give a worker to whoever waits for one; where nobody does it stays idle, or ends where there are enough."""
         while self._takers:
             taker = self._takers.popleft()
             if not taker.done():
