@@ -522,6 +522,8 @@ def compare(
     """
     The same requests served in several ways. Fields as in a FILE of `tonnage compare`, its `ways` among them.
 
+    Without ways: static, dynamic and continuous batches, and with two replicas or more separate prefill and decode.
+
     Raises
     ------
     TonnageError

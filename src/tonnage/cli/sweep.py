@@ -85,7 +85,7 @@ def sweep(
 
 
 def _write(rows: list[dict[str, Any]], output: str | None) -> None:
-    """Write rows to a file by its suffix, or as CSV to standard output; columns of any row stand in all."""
+    """Write rows to a file by its suffix, or as CSV to standard output; a table has the columns of any row."""
     import msgspec
 
     columns = list(dict.fromkeys(name for row in rows for name in row))

@@ -85,7 +85,7 @@ def web(*, host: str, port: int, **options: Any) -> None:
 
 def _token() -> str:
     """
-    The token that requests from other machines must know.
+    The token that requests from other machines must know: the user's own by environment, else a new one.
 
     Raises
     ------

@@ -240,7 +240,7 @@ def risk(text: str) -> Text:
 
 
 def stale_text(bill: Bill | None, made: str) -> Text | str:
-    """The risk in a price that is old, not its seller's own or not known; empty for any other. `made` is the plan's day."""
+    """The risk in a price that is old on the plan's day (`made`), not its seller's own or not known; else empty."""
     if bill is None or not (bill.stale or bill.trust != "primary"):
         return ""
     if bill.trust == "unknown":

@@ -287,7 +287,7 @@ async def _predict(request: Asked) -> Response[bytes]:
 
 @get("/progress/{question:path}")
 async def _progress(request: Asked) -> ServerSentEvent:
-    """How far the answer to these fields is; it waits where the form looks for it."""
+    """Events that say how far the answer to these fields is; once there it is kept, and the form's page finds it."""
     path = str(request.path_params["question"]).strip("/")
     if path not in QUESTIONS:
         raise HTTPException(status_code=404, detail=f"no question '{path[:40]}'")

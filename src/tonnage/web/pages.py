@@ -293,7 +293,7 @@ def api_page(*, origin: str, limits: Limits) -> str:
 
 @lru_cache(maxsize=1)
 def _routes() -> list[dict[str, Any]]:
-    """Method, path and summary of each route, its example, its fields as a table, and what it answers."""
+    """Method, path and summary of each route, its example, its fields as a table, and its replies below status 500."""
     from tonnage.web.openapi import openapi
 
     found = []

@@ -205,7 +205,7 @@ OTHER: Final = "engine and libraries"
 
 def memory_chart(options: Sequence[Any], label: Callable[..., str]) -> Chart | None:
     """
-    The memory of each option as a horizontal bar, with the line it must stay under; None when there are none.
+    The memory of the first options as horizontal bars, with the line each must stay under; None when there are none.
 
     Parameters
     ----------
