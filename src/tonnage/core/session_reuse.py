@@ -102,7 +102,11 @@ def check_sessions(fields: SessionFields, *, profile: str | None) -> None:
 
 
 def profile_of(fields: SessionFields, lengths: Lengths) -> SessionProfile | None:
-    """The sessions of a request: its traffic's, with what it states itself; None = nothing comes back."""
+    """
+    The sessions of a request: its traffic's, with what it states itself.
+
+    None where reuse is off, the hits are stated, or nothing is known of its sessions.
+    """
     known = session_profile(fields.profile or lengths.profile)
     stated = any(getattr(fields, name) is not None for name in STATED)
     if not fields.reuse or fields.prefix_hits is not None or (known is None and not stated):
