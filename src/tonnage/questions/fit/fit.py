@@ -64,7 +64,12 @@ Search = Callable[[Accelerator], FitRow | None]
 
 
 def fit_model(model: Model, request: FitRequest, *, additions: Additions = NOTHING) -> FitAnswer:
-    """The same for a model already at hand."""
+    """
+    The answer to a fit request about a model that was looked up before.
+
+    Each named accelerator has its row, whether it fits or not. Without a name the usual types are tried, each with the
+    smallest count that holds the job; types that no count holds have no row and are counted in `too_small`.
+    """
     _check_context(model, request)
     _check_samples(model, request)
     named = [catalog.predictable_accelerator(name, additions) for name in request.accelerators]
@@ -97,9 +102,10 @@ def fit_model(model: Model, request: FitRequest, *, additions: Additions = NOTHI
 
 def _usual(accelerator: Accelerator, request: FitRequest) -> bool:
     """
-    Worth looking at unasked: on sale, and the engine runs on it, in the format asked for where sources name formats.
+    Whether a type is tried when no accelerator is named: on sale, and the engine runs on it in the format asked for.
 
-    Training and fine-tuning are not looked for on Apple parts.
+    Where no source names formats of this part, it counts unless sources name other parts of its vendor. Training and
+    fine-tuning need no engine, and are not tried on Apple parts.
     """
     if accelerator.status != "released":
         return False
@@ -107,11 +113,11 @@ def _usual(accelerator: Accelerator, request: FitRequest) -> bool:
         return accelerator.vendor != "Apple"
     if unsupported_reason(request.engine, accelerator) is not None:
         return False
-    runs = formats(engine_name(request.engine), accelerator)
-    asked = None if request.precision is None else number_format(request.precision).name
-    if not runs:  # a source that names a maker's parts and not this one
+    listed = formats(engine_name(request.engine), accelerator)
+    wanted = None if request.precision is None else number_format(request.precision).name
+    if not listed:
         return not names_parts_of(engine_name(request.engine), accelerator.vendor)
-    return asked is None or asked in runs or "*" in runs
+    return wanted is None or wanted in listed or "*" in listed
 
 
 def _faces(model: Model, request: FitRequest, *, additions: Additions) -> tuple[Row, Search]:
@@ -128,6 +134,7 @@ def _faces(model: Model, request: FitRequest, *, additions: Additions) -> tuple[
 
 
 def _rules(model: Model, request: FitRequest, row: FitRow) -> tuple[Rule, ...]:
+    """Rules of thumb for the kind of job of a row, beside what its accelerators need together."""
     if request.goal != "serve":
         return training_rules(model, request, row=row)
     if is_network(model):
@@ -140,21 +147,28 @@ def _rules(model: Model, request: FitRequest, row: FitRow) -> tuple[Rule, ...]:
                 why="knows neither the batch nor what the framework takes",
             ),
         )
-    held = row.precision.get("experts") or row.precision.get("weights", "bf16")
-    weights = number_format(str(held))
-    said = inference_rule_bytes(parameters=parameters(model).value, bits=weights.bits)
+    # A mixture of experts has most of its weights in the experts: the rule is that of their format.
+    stored = number_format(str(row.precision.get("experts") or row.precision.get("weights", "bf16")))
+    rule_bytes = inference_rule_bytes(parameters=parameters(model).value, bits=stored.bits)
     real = row.memory.value * row.count
-    stored = row.memory.weights * row.count
+    weights = row.memory.weights * row.count
     cache = row.memory.part("KV cache") * row.count
-    why = f"leaves out {show(cache, 'bytes')} of cache and {show(real - stored - cache, 'bytes')} of buffers"
-    each = {4.0: "4", 2.0: "2", 1.0: "1", 0.5: "half a"}[said / max(parameters(model).value, 1.0)]
+    why = f"leaves out {show(cache, 'bytes')} of cache and {show(real - weights - cache, 'bytes')} of buffers"
+    each = {4.0: "4", 2.0: "2", 1.0: "1", 0.5: "half a"}[rule_bytes / max(parameters(model).value, 1.0)]
+    name = f"{each} byte{'s' if each in '42' else ''} per parameter"
     return (
-        Rule(name=f"{each} byte{'s' if each in '42' else ''} per parameter", rule_bytes=said, real_bytes=real, why=why),
-        Rule(name="weights and 20 %", rule_bytes=1.2 * said, real_bytes=real, why="knows neither context nor requests"),
+        Rule(name=name, rule_bytes=rule_bytes, real_bytes=real, why=why),
+        Rule(
+            name="weights and 20 %",
+            rule_bytes=1.2 * rule_bytes,
+            real_bytes=real,
+            why="knows neither context nor requests",
+        ),
     )
 
 
 def _assumptions(model: Model, request: FitRequest) -> tuple[str, ...]:
+    """What the request leaves open and what is taken instead, a sentence each."""
     if request.goal != "serve":
         return training_assumptions(model, request)
     if is_network(model):
@@ -172,6 +186,11 @@ def _assumptions(model: Model, request: FitRequest) -> tuple[str, ...]:
 
 
 def _sentence(model: Model, request: FitRequest, *, rows: tuple[FitRow, ...], too_small: int) -> str:
+    """
+    The answer in one sentence: of the first named accelerator that fits, else of the first named one.
+
+    Without a named accelerator it tells the smallest that fits (the first row), or that none does.
+    """
     what = f"{model_name(model.id)} {_purpose(model, request)}"
     if not rows:
         return f"{what} fits none of the {too_small} accelerator types looked at, on up to {MAX_RANKS} of each."
@@ -198,6 +217,7 @@ def _sentence(model: Model, request: FitRequest, *, rows: tuple[FitRow, ...], to
 
 
 def _purpose(model: Model, request: FitRequest) -> str:
+    """Format and load in a few words, for the sentence; the format alone where the load is what is looked for."""
     if request.goal != "serve":
         return purpose(model, request)
     if is_network(model):
@@ -219,6 +239,7 @@ def _weights_name(precision: Precision) -> str:
 
 
 def _check_context(model: Model, request: FitRequest) -> None:
+    """A context or a training sequence is no longer than the model is made for, where that is known, unless meant."""
     length, field = (request.context, "context") if request.goal == "serve" else (request.seq_len, "seq-len")
     most = model.max_context
     if length is not None and most is not None and length > most and not request.extend_context:
@@ -254,7 +275,16 @@ SHOWN: Final = 8
 
 
 def largest_model(request: FitRequest, *, additions: Additions) -> FitAnswer:
-    """Downloadable models that fit, best first; the first answered in full, the largest bare size beside it."""
+    """
+    Downloadable models that fit one accelerator, best first; the first is answered in full.
+
+    They come with the size of the largest dense decoder that fits, in whole billions of parameters.
+
+    Raises
+    ------
+    BadRequest
+        Not exactly one accelerator is named, or none of the models fits it.
+    """
     if len(request.accelerators) != 1:
         raise BadRequest("--solve model needs exactly one --accelerator to fill")
     named = catalog.predictable_accelerator(request.accelerators[0], additions)
@@ -283,7 +313,7 @@ def largest_model(request: FitRequest, *, additions: Additions) -> FitAnswer:
 
 
 def _downloadable(additions: Additions) -> list[Model]:
-    """Downloadable models and the user's own, best first; all of the catalogue stand in for none."""
+    """Language models with known layers that people can download, and the user's own, best first (`_rank`)."""
     every = catalog.models(additions)
     shipped = catalog.models()
     own = [model for id, model in every.items() if id not in shipped]
@@ -293,11 +323,18 @@ def _downloadable(additions: Additions) -> list[Model]:
 
 
 def _rank(model: Model) -> tuple[bool, float, float]:
+    """Order of models: those with a published score first, by score; the others by size, the largest first."""
     score = published_score(model.id)
     return score is None, -(score or 0.0), -parameters(model).value
 
 
 def _model_fits(model: Model, accelerator: Accelerator, request: FitRequest) -> bool:
+    """
+    Whether a model fits: trained on the count asked for (one if open), or served in the degrees asked for.
+
+    A context that is left open is `CONTEXT`, or the model's own where that is shorter; one that the model is not made
+    for does not fit unless the request extends it.
+    """
     if request.goal != "serve":
         job = replace(request, solve=None, count=request.count or 1)
         return smallest_training(model, accelerator, request=job) is not None

@@ -33,7 +33,7 @@ MODELS_FIRST: Final = 6
 
 
 def fit_document(answer: FitAnswer, *, most: int | None = None) -> Document:
-    """The answer as blocks; `top` accelerators in the table, or every one."""
+    """The answer as blocks; at most `most` accelerators in the first table, `FIRST_ROWS` without it."""
     shown = answer.rows[: most or FIRST_ROWS]
     asked = bool(answer.request.accelerators)
     single = len(answer.rows) == 1
@@ -59,6 +59,7 @@ def fit_document(answer: FitAnswer, *, most: int | None = None) -> Document:
 
 
 def _question(answer: FitAnswer) -> list[str]:
+    """What was asked, a phrase each: the model and its size, the kind of job, every number given, the engine."""
     request = answer.request
     numbers = (("context", request.context, "tokens"), ("", request.concurrency, "concurrent sequences"),
                ("batch", request.batch, ""), ("sequences of", request.seq_len, "tokens"),
@@ -76,6 +77,7 @@ def _question(answer: FitAnswer) -> list[str]:
 
 
 def _recommendation(answer: FitAnswer) -> str:
+    """The first row and its verdict; the whole sentence where there is no row, or a largest value was looked for."""
     if not answer.rows or answer.request.solve is not None:
         return answer.sentence
     row = answer.rows[0]
@@ -100,7 +102,12 @@ def _meter(row: FitRow) -> Meter:
 
 
 def _stack(row: FitRow, *, most: int | None = None) -> Table:
-    """Parts of one accelerator's memory from the largest, then the headroom, up to the limit and the total."""
+    """
+    Parts of one accelerator's memory from the largest, what is needed together, the headroom (or what is short), and
+    the limit, of which all shares are.
+
+    With `most`, the smaller parts beyond so many share one line, and neither sources nor a title are shown.
+    """
     parts = list(_parts(row))
     if most is not None and len(parts) > most + 1:
         rest = sum(value for _, value, _, _ in parts[most:])
@@ -152,6 +159,7 @@ def _parts(row: FitRow) -> Iterator[tuple[str, float, str, str]]:
 
 
 def _overview(rows: Sequence[FitRow]) -> Table:
+    """One line for each row: accelerators, layout, and on each accelerator what is needed, usable and left."""
     cells = []
     for row in rows:
         room = show(row.free_bytes, "bytes") if row.free_bytes >= 0 else f"short {show(-row.free_bytes, 'bytes')}"
@@ -166,6 +174,7 @@ def _overview(rows: Sequence[FitRow]) -> Table:
 
 
 def _degrees(row: FitRow) -> str:
+    """The layout in short, as "TP8 PP2 sharding zero3"; degrees of one are left out."""
     degrees = [
         f"{name.upper()}{value}" if name in ("tp", "pp", "dp", "ep", "cp") else f"{name} {value}"
         for name, value in row.layout.items()

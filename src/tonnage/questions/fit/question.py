@@ -126,7 +126,7 @@ FIT_SCHEMA = "tonnage.fit/1"
 
 
 class Rule(SparseRecord, kw_only=True):
-    """A rule of thumb beside the real number."""
+    """A rule of thumb beside the real number, of all accelerators of the job together. [bytes]"""
 
     name: str
     rule_bytes: float
@@ -227,23 +227,25 @@ def fit_request(values: Mapping[str, Any]) -> FitRequest:
     """
     given = read_fields(values, FitRequest)
     goal = _goal(given)
-    _belongs(given, goal)
+    _check_belong(given, goal)
     if given.get("solve") != "model":
         need_model(given)
     _check_solve(given, goal)
     if "precision" in given:
-        _storable(given["precision"])
+        _check_storable(given["precision"])
     return build(FitRequest, given, goal=goal)
 
 
 def _goal(given: Mapping[str, Any]) -> Goal:
+    """The kind of job from its flags, serving without any; two flags contradict each other."""
     goals = [name for name in ("serve", "train", "finetune") if given.get(name)]
     if len(goals) > 1:
         raise BadRequest(f"--{goals[0]} and --{goals[1]} contradict; one kind of job is answered at a time")
     return "finetune" if "finetune" in goals else "train" if "train" in goals else "serve"
 
 
-def _belongs(given: Mapping[str, Any], goal: Goal) -> None:
+def _check_belong(given: Mapping[str, Any], goal: Goal) -> None:
+    """No field is given that only the other kind of job has; the refusal names the one that was probably meant."""
     foreign = SERVING_ONLY if goal != "serve" else TRAINING_ONLY
     job = "serving" if goal != "serve" else "training"
     for name in foreign:
@@ -262,6 +264,7 @@ def _word(goal: Goal) -> str:
 
 
 def _check_solve(given: Mapping[str, Any], goal: Goal) -> None:
+    """What is solved for suits the kind of job, is not given as well, and has an accelerator to fill."""
     solve = given.get("solve")
     if solve is None:
         return
@@ -274,7 +277,7 @@ def _check_solve(given: Mapping[str, Any], goal: Goal) -> None:
         raise BadRequest(f"--{solve} is given and asked for at once; drop one of --{solve} and --solve {solve}")
 
 
-def _storable(name: str) -> None:
+def _check_storable(name: str) -> None:
     found = number_format(name)
     if found.name in {"tf32", "fp64"}:
         raise BadRequest(f"precision: weights are not stored as {found.name}; give one of {', '.join(FORMATS)}")

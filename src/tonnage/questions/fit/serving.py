@@ -47,7 +47,11 @@ def serving_row(model: Model, accelerator: Accelerator, *, request: FitRequest) 
 
 
 def with_solution(request: FitRequest, largest: tuple[Largest, ...]) -> FitRequest:
-    """The request with what was asked for put in, so that its row shows the largest value filling the memory."""
+    """
+    The request with the largest value of what it solves for filled in, so that its row shows the memory that fills.
+
+    Unchanged where it solves for nothing, or where not even one fits.
+    """
     value = next((int(found.value) for found in largest if found.what == request.solve), 0)
     if value < 1:
         return request
@@ -55,14 +59,14 @@ def with_solution(request: FitRequest, largest: tuple[Largest, ...]) -> FitReque
 
 
 def smallest_serving(model: Model, accelerator: Accelerator, *, request: FitRequest) -> FitRow | None:
-    """The smallest arrangement that holds it; absent when none does."""
+    """The smallest arrangement that holds it, or the one asked for; absent when none does."""
     given = request.tp or request.pp or request.dp
     precision, _ = _precision(model, accelerator, request=request)
     least = weight_bytes(model, precision).value
     layouts = iter([layout_of(request)]) if given else _arrangements(model, accelerator, engine=request.engine)
     for layout in layouts:
         if least / layout.ranks > accelerator.driver_memory_bytes:
-            continue
+            continue  # the weights alone are too large
         row, _ = _try(model, accelerator, layout=layout, request=request)
         if row.verdict.ok:
             return row
@@ -75,7 +79,14 @@ def holds_it(model: Model, accelerator: Accelerator, *, request: FitRequest) -> 
 
 
 def _try(model: Model, accelerator: Accelerator, *, layout: Layout, request: FitRequest) -> tuple[FitRow, KvPool]:
-    """One arrangement looked at: need, limit, verdict."""
+    """
+    One arrangement: its row without largest values and remedies, and the pool that it was read from.
+
+    Raises
+    ------
+    BadRequest
+        The engine cannot run on the accelerator.
+    """
     precision, notes = _precision(model, accelerator, request=request)
     demand = demand_of(model, request)
     engine = defaults(_engine(request, demand), accelerator, model=model, layout=layout)
@@ -84,9 +95,9 @@ def _try(model: Model, accelerator: Accelerator, *, layout: Layout, request: Fit
         raise BadRequest(f"engine: {lacking.reason}; what would work: {lacking.nearest}")
     pool = kv_pool(model, accelerator, precision=precision, engine=resolved, layout=layout, demand=demand)
     node = accelerator.max_per_node or 8
-    spans = (f"tp {layout.tp} spans nodes of {node}",) if layout.tp > node else ()
+    warnings = (f"tp {layout.tp} spans nodes of {node}",) if layout.tp > node else ()
     if (reason := unsupported_reason(request.engine, accelerator)) is not None:
-        spans = (*spans, reason)
+        warnings = (*warnings, reason)
     row = FitRow(
         accelerator=accelerator.id,
         name=accelerator.name,
@@ -103,8 +114,8 @@ def _try(model: Model, accelerator: Accelerator, *, layout: Layout, request: Fit
             *notes,
             *pool.notes,
             *_offload_notes(request, pool, accelerator, ranks=layout.ranks),
-            *_experts(model),
-            *spans,
+            *_expert_notes(model),
+            *warnings,
         ),
     )
     return row, pool
@@ -123,13 +134,13 @@ def _offload_notes(request: FitRequest, pool: KvPool, accelerator: Accelerator, 
         )
 
 
-def _keeps(model: Model) -> bool:
+def _keeps_state(model: Model) -> bool:
     """Whether requests leave anything resident: a cache or a state. Encoders keep nothing."""
     return any(True for _ in cache_layers(model)) or state_bytes_per_sequence(model) > 0
 
 
-def _experts(model: Model) -> Iterator[str]:
-    """How soon a mixture reads nearly all it holds: experts hit by n tokens are E (1 - (1 - k/E)^n)."""
+def _expert_notes(model: Model) -> Iterator[str]:
+    """From how many tokens of a step a mixture reads 95 % of its experts: n tokens hit E (1 - (1 - k/E)^n) of them."""
     for moe in {g.feed_forward for g in model.layers if isinstance(g.feed_forward, Moe)}:
         tokens = math.ceil(math.log(0.05) / math.log(1 - moe.num_experts_per_tok / moe.num_experts))
         yield (
@@ -139,6 +150,12 @@ def _experts(model: Model) -> Iterator[str]:
 
 
 def demand_of(model: Model, request: FitRequest) -> Demand:
+    """
+    What is to be resident at once: one request unless more are asked for, of the context asked for.
+
+    Without one it is `CONTEXT`, or the model's own where that is shorter. An encoder-decoder is taken to read a source
+    as long as its context.
+    """
     context = request.context or min(CONTEXT, model.max_context or CONTEXT)
     source = float(context) if model.encoder and model.layers else 0.0
     return Demand(
@@ -150,7 +167,11 @@ def demand_of(model: Model, request: FitRequest) -> Demand:
 
 
 def _engine(request: FitRequest, demand: Demand) -> Engine:
-    """The engine as a user would start it: for the context asked for, not for the model's longest."""
+    """
+    The engine as a user would start it: for the context asked for, not for the model's longest.
+
+    Where requests share the context of the engine (llama.cpp), it is started for that of all of them.
+    """
     context = int(demand.context_tokens or CONTEXT)
     whole = context * int(demand.concurrency) if engine_spec(request.engine).memory.shared_context else context
     return Engine(
@@ -162,12 +183,16 @@ def _engine(request: FitRequest, demand: Demand) -> Engine:
 
 
 def _precision(model: Model, accelerator: Accelerator, *, request: FitRequest) -> tuple[Precision, tuple[str, ...]]:
-    """Formats on this accelerator, with a note where it stores a format that it cannot multiply."""
+    """
+    Formats of weights, activations and cache on this accelerator: those asked for, else the checkpoint's own.
+
+    Where it cannot multiply the narrow format of the activations, these stay at 16 bits, and a note says so.
+    """
     own = checkpoint_precision(model)
     if request.precision:
         weights = number_format(request.precision)
-        sixteen = own.kv
-        activations = sixteen if weights.weight_only or weights.bits >= 16 else weights.name
+        # Of a checkpoint, the format of the cache is that of its 16-bit activations.
+        activations = own.kv if weights.weight_only or weights.bits >= 16 else weights.name
         own = Precision(weights=weights.name, kv=own.kv, activations=activations)
     if request.kv:
         own = replace(own, kv=number_format(request.kv).name)
@@ -189,7 +214,11 @@ def layout_of(request: FitRequest) -> Layout:
 
 
 def _arrangements(model: Model, accelerator: Accelerator, *, engine: str) -> Iterator[Layout]:
-    """Ways to spread a model, fewest devices first: cut inside a node, then staged over nodes."""
+    """
+    Ways to spread a model, fewest devices first: cut inside a node, then staged over nodes, up to `MAX_RANKS`.
+
+    Engines that spread whole layers have pipeline stages inside a node alone.
+    """
     node = accelerator.max_per_node or 8
     if engine_spec(engine).layered:
         yield from (Layout(pp=n) for n in (1, 2, 3, 4, 6, 8) if n <= node and legal(model, Layout(pp=n)).ok)
@@ -206,10 +235,14 @@ def _arrangements(model: Model, accelerator: Accelerator, *, engine: str) -> Ite
 
 
 def _largest(model: Model, accelerator: Accelerator, *, layout: Layout, request: FitRequest) -> tuple[Largest, ...]:
-    """Largest context at the concurrency asked for, and largest concurrency at the context asked for."""
+    """
+    Largest context at the concurrency asked for, and largest concurrency at the context asked for.
+
+    0 where not even one fits; nothing where requests of the model keep nothing.
+    """
     demand = demand_of(model, request)
     context, concurrency = int(demand.context_tokens or 0), int(demand.concurrency)
-    if not _keeps(model):
+    if not _keeps_state(model):
         return ()
 
     def fits(changed: Mapping[str, int]) -> bool:
@@ -275,6 +308,14 @@ def _remedies(
 
 
 def check_layout(model: Model, request: FitRequest) -> None:
+    """
+    The degrees asked for divide the model, and it is a language model.
+
+    Raises
+    ------
+    BadRequest
+        They do not, or it is not.
+    """
     layout = layout_of(request)
     verdict = legal(model, layout)
     if not verdict.ok:

@@ -68,7 +68,7 @@ def training_row(model: Model, accelerator: Accelerator, *, request: FitRequest)
 
 
 def smallest_training(model: Model, accelerator: Accelerator, *, request: FitRequest) -> FitRow | None:
-    """The smallest count that holds the job; absent when none looked at does."""
+    """The smallest count up to 64 that holds the job, or the count asked for; absent when none does."""
     for count in (request.count,) if request.count else COUNTS[:7]:
         if count % _least_count(request):
             continue
@@ -140,6 +140,7 @@ def _method(request: FitRequest) -> Method:
 
 
 def _least_count(request: FitRequest) -> int:
+    """Accelerators that the degrees asked for need; counts are multiples of it."""
     return (request.tp or 1) * (request.pp or 1) * (request.dp or 1)
 
 
@@ -165,6 +166,7 @@ def _choose(model: Model, accelerator: Accelerator, request: FitRequest, count: 
 
 
 def _precision(request: FitRequest) -> str:
+    """The format of the products, bf16 unless given; refused where no training step multiplies in it."""
     name = number_format(request.precision or "bf16").name
     if name not in {"fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"}:
         raise BadRequest(
@@ -189,7 +191,7 @@ def _row(chosen: Chosen) -> FitRow:
 
 
 def _tight(chosen: Chosen) -> tuple[str, ...]:
-    """What fits by its estimate, and not surely enough to be planned, says how surely."""
+    """A note where the peak fits by its estimate, but with a smaller chance than plans ask for; else empty."""
     from tonnage.core.error_model import chance_within
     from tonnage.core.train_estimate import with_interval
     from tonnage.questions.train.search import MEMORY_SURE
@@ -211,7 +213,7 @@ def _trade(choose: Choose, request: FitRequest, count: int) -> str:
 
 
 def _largest(choose: Choose, request: FitRequest, chosen: Chosen) -> tuple[Largest, ...]:
-    """Largest batch and sequence in the arrangement chosen, recomputation included."""
+    """Largest batch and sequence in the arrangement chosen, recomputation included; 0 where not even one fits."""
     layout, setup, model = chosen.setup.layout, chosen.setup, chosen.setup.model
     fixed = msgspec.structs.replace(
         request, tp=layout.tp, pp=layout.pp, dp=layout.dp, sharding=layout.sharding, recompute=setup.recompute
@@ -292,6 +294,11 @@ def network_row(
 
     With `solve` (batch or concurrency) the row is judged at the largest batch, or where not even one sample fits at the
     batch asked for. Memory is held against the driver's total, as the need counts the process's own share.
+
+    Raises
+    ------
+    BadRequest
+        A degree of parallelism or a context is asked for, which networks do not have.
     """
     from tonnage.questions.predict.infer_work import precision_of  # `fit` of a language model does without
     from tonnage.questions.predict.inference import batch_times, memory_of, setup_of
@@ -336,7 +343,11 @@ def network_row(
 def memory_row(
     accelerator: Accelerator, memory: Quantity, *, said: str, nearest: str | None = None, **row: Any
 ) -> FitRow:
-    """A row whose need is held against all that a process sees of one device; `said` is what needs it."""
+    """
+    A row whose need is held against all the memory that a process sees of one device, without headroom.
+
+    `said` names what needs it, for the reason of a refusal; `row` are the other fields of the row.
+    """
     limit = accelerator.driver_memory_bytes
     short = memory.value - limit
     verdict = Verdict(ok=True)
