@@ -42,8 +42,11 @@ def instances_needed(*, replicas: int, ranks: int, per_instance: float) -> int:
 
 def hourly_usd(offer: Offer, *, instances: int, term: str) -> tuple[float, float] | None:
     """
-    What so many instances cost in an hour, on average over a contract, and what that is compared by; None where the
-    term has no price, or a ramp lacks what nobody rents on demand. [USD/h]
+    What so many instances cost in an hour, on average over a contract, and the figure to compare offers by. [USD/h]
+
+    The second is the first unless the term is a commitment, which is compared at the on-demand price of today that
+    costs as much over it. None where the term has no price, or where a ramp has not brought all instances yet and the
+    rest cannot be rented on demand.
     """
     price = offer.usd_per_hour(term)
     if price is None:
@@ -100,7 +103,12 @@ def months_of(contract: Contract) -> list[int]:
 
 
 def bill(offer: Offer, *, replicas: int, ranks: int, term: str, today: date) -> Bill | Verdict:
-    """The hourly bill of running `replicas` on this offer, or why it cannot be bought so."""
+    """
+    The hourly bill of running `replicas` of `ranks` accelerators each on this offer; spares are the caller's.
+
+    A verdict says why there is none: the term has no price, the stock is too small, or a ramp lacks instances that
+    cannot be rented on demand.
+    """
     price = offer.usd_per_hour(term)
     name = f"{offer.provider} {offer.instance_type} {offer.region}".strip()
     if price is None:
@@ -215,7 +223,7 @@ def usd_per_hour_of(made: Bill, *, replicas: int, ranks: int) -> float:
 
 
 def with_spares(made: Bill, *, spares: int) -> Bill:
-    """The same bill with instances that stand by."""
+    """The same bill with so many instances (not replicas) that stand by, each at the full price."""
     if not spares:
         return made
     line = Quantity(

@@ -150,7 +150,14 @@ def owned_usd(machine: OwnedMachine, *, utilisation: float) -> Quantity:
 
 
 def owned_usd_per_used_hour(machine: OwnedMachine, *, utilisation: float) -> float:
-    """Of one accelerator, by hours that end in useful work. [USD/h]"""
+    """
+    Cost of owning one accelerator, over the hours in which it is used and not down for repair. [USD/h]
+
+    Raises
+    ------
+    BadRequest
+        The utilisation is not above 0, or above 1.
+    """
     hours = machine.accelerators * HOURS_PER_YEAR * machine.years * utilisation * availability(machine)
     if hours <= 0:
         raise BadRequest("utilisation must be above 0 %: a machine that does nothing has no cost of a used hour")
@@ -212,7 +219,7 @@ def payback_years(
     Time until the rent that is saved has paid for the machine.
 
     r t = U + a t + c (t - t^2 / 2Y): interest c is on what is still owed, which falls to nothing at the end of the
-    life Y. The smaller root of this square is the day.
+    life Y. The positive root of this quadratic equation is the time.
 
     Parameters
     ----------

@@ -103,7 +103,7 @@ def mean_charged_s(mean_run_s: float, *, step_s: float, least_s: float = 0.0) ->
 
 
 def term_hours(term: str, contract: Contract | None = None) -> float:
-    """The least time that a term is paid for; 0 = it binds nobody. [h]"""
+    """The least time that a term is paid for: the contract's, else that of a listed term; 0 = none. [h]"""
     return contract.hours if contract is not None else TERM_HOURS.get(term, 0.0)
 
 
@@ -122,11 +122,11 @@ def run_lines(
     Parameters
     ----------
     spent_s : mapping
-        Name -> time of the whole fleet of the bill. [s]
+        Name -> wall time that the run spends on it, with all instances of the bill running. [s]
     charged_h : float
-        Of one instance: `charged_hours` of the sum. [h]
+        Wall time that is charged: `charged_hours` of the sum. [h]
     usd_per_hour : float
-        Of the whole fleet. [USD/h]
+        Of all instances together. [USD/h]
     told : str, optional
         What the price is of, for the source of each line.
     """
@@ -282,9 +282,10 @@ def idle_usd(*, usd_per_hour: float, busy_share: float, hours: float = HOURS_PER
 
 def billing_rules(provider: Provider | None) -> BillingRules:
     """
-    How a provider counts time, from its published terms; what it does not publish is an hour, and said so.
+    How a provider counts time, from its published terms.
 
-    Texts such as "10 minutes", "block (day)" and "24 h" are the provider table's own.
+    Without a published step, or without a provider, steps are whole hours, and `stated` says so; without a minimum
+    there is none. Texts such as "10 minutes", "block (day)" and "24 h" are the provider table's own.
     """
     facts = provider.facts if provider is not None else {}
     text, step = facts.get("billing_granularity", ""), stated_step_s(provider)

@@ -68,7 +68,7 @@ def calibrate(
     learnt = _learnt(loads, found)
     errors = _errors(loads, found, base, alone)
     models = tuple(dict.fromkeys(load.model for load in loads))
-    carried, near, far = _sure(
+    carried, near, far = _interval_factors(
         loads, found, usual=_deviation("tpot_s", known) / _deviation("tpot_s", first.level), models=len(models)
     )
     own = Calibration(
@@ -110,14 +110,16 @@ def prior_of(load: MeasuredLoad) -> Priors:
     return widen(priors("serve"), memory=memory, compute=compute)
 
 
-def _sure(
+def _interval_factors(
     loads: Sequence[MeasuredLoad], found: Fit, *, usual: float, models: int
 ) -> tuple[float, dict[str, float], dict[str, float]]:
     """
-    What is carried to other models, and the 90 % factors for the measured ones and for those.
+    Share of the stretch that other models of the stack get [-], and by quantity the 90 % factors of measured models and
+    of others: nine in ten lie between prediction / factor and prediction x factor.
 
     Of the catalogue's variance on calibrated stacks, models on one stack share the causes of `causes.csv`; what a less
-    known part (`usual`, the ratio of the two spreads) is further off, all models share.
+    known part is further off, all models share. `usual` is the spread of calibrated parts over that of this one, so 1
+    on a calibrated part; `models` counts those measured.
     """
     share = 1.0 - (1.0 - sum(cause.share for cause in causes("serve"))) * min(1.0, usual) ** 2
     carried = models * share / (1.0 + (models - 1) * share)
@@ -163,6 +165,7 @@ _CAUSE: Final = {"step_s": "host", "request_s": "request"}
 
 
 def _spread(found: Fit) -> dict[str, float]:
+    """Standard deviation that is left of each number of the stretch, in logarithms. [log]"""
     return _numbers({name: math.sqrt(found.found.covariance[i, i]) for i, name in enumerate(NAMES)})
 
 
@@ -187,6 +190,10 @@ def _further(name: str, level: str, known: str) -> float:
 def _errors(
     loads: Sequence[MeasuredLoad], found: Fit, base: Overheads, alone: Sequence[tuple[Stretch, dict[str, float]]]
 ) -> list[CalibrationError]:
+    """
+    Each measured number beside what the catalogue predicts, what the calibration does, and what one does that did not
+    see its load (`alone`, by load; empty = too few loads, and that number is absent).
+    """
     errors, weights = [], iter(found.found.weights)
     before = stretch_of([0.0] * len(NAMES), base)
     for place, load in enumerate(loads):
@@ -216,6 +223,7 @@ def _times(predicted: Mapping[str, float], drifts: Mapping[str, float]) -> dict[
 
 
 def _outliers(errors: Sequence[CalibrationError]) -> list[str]:
+    """A note for each number that hardly counts in the fit, because no cause explains it beside the others."""
     return [
         f"{e.model.rpartition('/')[2]}, {e.load}: {e.quantity.partition('_')[0].upper()} measured "
         f"{e.measured / e.after:.2f} times what all other numbers say; it hardly counts. Was something else running, "

@@ -89,6 +89,14 @@ def loads_of(found: Measurement, stack: Stack, *, additions: Additions) -> list[
 
 
 def _load(point: Point, stack: Stack, *, additions: Additions) -> MeasuredLoad | None:
+    """
+    A point as a load; absent where it teaches nothing: no answers, no mean lengths, no times, or too many failed.
+
+    Raises
+    ------
+    BadRequest
+        The stack cannot run what was measured, or a time is impossible on its accelerator.
+    """
     if not point.completed or not point.prompt_tokens or not point.output_tokens or not point.level:
         return None
     if point.failed > _FAILING * (point.requests or point.completed):
@@ -121,11 +129,12 @@ def _load(point: Point, stack: Stack, *, additions: Additions) -> MeasuredLoad |
     tpot_s = known.get("tpot_s") or under_load(at, step_table(grid_of(at), at.overheads))[0].tpot_s
     in_flight = in_flight_of(case, tpot_s=tpot_s)
     place = place_of(in_flight, at.placement.layout, prompt_tokens=at.case.isl, output_tokens=at.case.osl)
-    between = {"tpot_s": shipped_interruption(at)}
-    return MeasuredLoad(at.placement.model.id, name, known, under_stretch(at), at, level, place, between)
+    parts = {"tpot_s": shipped_interruption(at)}
+    return MeasuredLoad(at.placement.model.id, name, known, under_stretch(at), at, level, place, parts)
 
 
 def _deployed(point: Point, stack: Stack, traffic: Traffic, *, additions: Additions) -> Deployment:
+    """The stack under a load, resolved; refused where the model does not fit, for what was measured did run."""
     at = resolve(_case(point, stack, traffic), additions=additions)
     if not at.pool.verdict.ok:
         raise BadRequest(
@@ -148,6 +157,7 @@ def refuse_unknown(found: Measurement, stack: Stack, *, additions: Additions) ->
 
 
 def _case(point: Point, stack: Stack, traffic: Traffic) -> ServeCase:
+    """The case that predicts a point; its prompt is what no prefix cache had, 1 token where lengths are not known."""
     return ServeCase(
         model=stack.model,
         accelerator=stack.accelerator,
@@ -198,7 +208,11 @@ def in_flight_of(case: ServeCase, *, tpot_s: float) -> float:
 
 
 def _spread(point: Point) -> tuple[float, float] | None:
-    """Answers of one length keep clients in step, which moves TTFT and TPOT by factors; absent = not known."""
+    """
+    Shortest and longest output over the mean output, the longest at most 2; absent = not known. [-, -]
+
+    Outputs of one length keep clients in step, which moves TTFT and TPOT by factors.
+    """
     if point.output_least is None or point.output_most is None or not point.output_tokens:
         return None
     return point.output_least / point.output_tokens, min(2.0, point.output_most / point.output_tokens)
@@ -265,7 +279,9 @@ def refuse_disowned(found: Measurement) -> None:
 
 def refuse_impossible(point: Point, at: Deployment, *, name: str) -> None:
     """
-    Nothing, where the part can reach every number of a load.
+    Nothing, where the part can reach every number of a load; `name` is the load's, for the refusal.
+
+    The time per token is not checked where tokens are drafted: a step then yields several.
 
     Raises
     ------
@@ -326,11 +342,16 @@ def _fastest(part: Accelerator, weights: str) -> float:
 
 
 def _refuse_unread(what: str, value: float | None, at: Deployment, *, name: str) -> None:
+    """
+    Refuses a time in which a rank cannot have read its weights once at the rated bandwidth. [s]
+
+    An absent time passes, and every time of weights that are small enough to lie in caches.
+    """
     if value is None:
         return
-    one = decode_tokens(at, 1.0, context=1.0)
+    one_token = decode_tokens(at, 1.0, context=1.0)
     d = at.placement
-    work = step_work(d.model, one, precision=d.precision, layout=d.layout, domain=d.domain, attends=d.attends)
+    work = step_work(d.model, one_token, precision=d.precision, layout=d.layout, domain=d.domain, attends=d.attends)
     read = sum(op.read_bytes * op.count for op in work if op.flop)
     least = read / d.accelerator.memory_bytes_per_s
     if read > _IN_CACHE_BYTES and value < _DATA_SHEET * least:

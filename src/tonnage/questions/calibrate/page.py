@@ -27,7 +27,11 @@ _NINETY = 1.645
 
 
 def calibrated_document(found: Calibrated, *, path: str = "", own: bool = False) -> Document:
-    """A calibration, and where it was written."""
+    """
+    A calibration: its numbers, and the error of every measured one with and without it.
+
+    `path` is the file that was written, empty = none; `own` = it lies where every later answer looks for it.
+    """
     numbers = []
     for name, said in _NUMBERS if found.calibration.spread else ():
         value, error = getattr(found.calibration.stretch, name), found.calibration.spread.get(name)
@@ -58,6 +62,7 @@ def _value(name: str, value: float) -> str:
 
 
 def _row(error: CalibrationError) -> tuple[str, ...]:
+    """A measured number, and by how much each prediction of it misses, over the measured one."""
     timed = error.unit in {"s", "bytes"}
     measured = show(error.measured, error.unit) if timed else f"{error.measured:,.3g} tokens/s"
     shares = (error.before, error.after, error.left_out)
@@ -120,10 +125,10 @@ def history_document(history: History) -> Document:
 
 
 def refreshed_document(found: Refreshed) -> Document:
-    """One line a provider, those that kept what they had last."""
-    kept = [one for one in found.refreshed if one.kept]
-    prices = sum(one.kept for one in kept)
-    lead = Headline(f"{prices:,} prices of {len(kept)} providers fetched from {found.source}.")
+    """One line a provider: those with new prices (`kept` counts them), then those whose known prices stay."""
+    fetched = [one for one in found.refreshed if one.kept]
+    prices = sum(one.kept for one in fetched)
+    lead = Headline(f"{prices:,} prices of {len(fetched)} providers fetched from {found.source}.")
     rest = sorted(found.refreshed, key=lambda one: (not one.kept, one.provider))
     return document(lead, map(_line, rest))
 

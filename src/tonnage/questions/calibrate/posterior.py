@@ -93,6 +93,7 @@ def posterior(seen: Sequence[Learnt], priors: Priors) -> Posterior:
         scale = np.array([noise[one.quantity] for one in seen]) * math.sqrt(STUDENT)
         weights = np.minimum(1.0, (FREEDOM + 1.0) / (FREEDOM + (left / scale) ** 2))
     pull = inverse @ residuals
+    # The mean is that of heavy tails; its uncertainty is told by the plain noise, which leaves more of it.
     cautious = np.asarray(np.linalg.inv(smooth + np.diag(variance)), dtype=np.float64)
     made = shares @ known
     return Posterior(
@@ -228,7 +229,7 @@ def stretch_of(theta: Sequence[float], base: Overheads) -> Stretch:
 
 
 def fit(loads: Sequence[MeasuredLoad], *, base: Overheads, priors: Priors) -> Fit:
-    """The most probable stretch of all loads together."""
+    """The most probable stretch of all loads together, in at most `_ROUNDS` rounds; loads must not be empty."""
     theta: Array = np.zeros(len(NAMES))
     for _ in range(_ROUNDS):
         seen = _linearize(loads, theta, base)

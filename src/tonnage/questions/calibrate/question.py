@@ -112,7 +112,14 @@ def check_engine(asked: CalibrateRequest) -> None:
 
 
 def read_setting(text: str) -> tuple[str, Any]:
-    """An engine setting from NAME=VALUE."""
+    """
+    An engine setting from NAME=VALUE; the value becomes a truth value, a whole number, a number, or stays a text.
+
+    Raises
+    ------
+    BadRequest
+        There is no "=", or no setting of that name.
+    """
     name, separator, value = text.partition("=")
     known = sorted(set(Engine.__struct_fields__) - {"name", "version"})
     if not separator or name not in known:
@@ -131,7 +138,7 @@ def _missing(name: str, what: str) -> NoReturn:
 
 
 def _engine(measurement: Measurement) -> str:
-    """As the server named itself while it was measured."""
+    """As the server named itself while it was measured, else the engine whose own tool measured it, else refused."""
     named = [point.server.engine for point in measurement.points if point.server is not None]
     if named:
         spec = find_engine(str(named[0]))

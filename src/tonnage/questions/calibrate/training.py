@@ -67,7 +67,9 @@ class TrainRow(NamedTuple):
 
 def train_rows_of(found: TrainMeasurement, asked: CalibrateRequest) -> list[TrainRow]:
     """
-    The runs of a measurement as cases; what it does not say comes from the request and its settings.
+    The runs of a measurement as cases, all of one model (the first that the request names, else the measurement's).
+
+    Settings of the request go before what the measurement says.
 
     Raises
     ------
@@ -112,6 +114,7 @@ def train_rows_of(found: TrainMeasurement, asked: CalibrateRequest) -> list[Trai
 
 
 def _settings(asked: CalibrateRequest) -> dict[str, Any]:
+    """Settings NAME=VALUE by name, whole numbers as such and all else as text; an unknown name is refused."""
     found: dict[str, Any] = {}
     for text in asked.settings:
         name, separator, value = text.partition("=")
@@ -141,8 +144,8 @@ def calibrate_training(
     TonnageError
         Something is unknown, the runs are of several stacks, or a step contradicts what the accelerator can do.
     """
-    plain = replace(additions, calibrated=False)
-    runs = [_predicted(row, plain) for row in rows]
+    uncalibrated = replace(additions, calibrated=False)
+    runs = [_predicted(row, uncalibrated) for row in rows]
     stacks = {(one.setup.accelerator.id, one.setup.software.name) for one in runs}
     if len(stacks) > 1:
         listed = " and ".join(f"{software} on {part}" for part, software in sorted(stacks))
@@ -207,7 +210,7 @@ def _learnt(seen: Sequence[Learnt], found: Posterior) -> tuple[Learnt, ...]:
 def _errors(
     runs: Sequence[_Measured], drift: Iterable[float], weights: Iterable[float]
 ) -> tuple[CalibrationError, ...]:
-    """Each number as measured, and as predicted without and with the calibration."""
+    """Each number as measured, and as predicted without and with the calibration; `drift` [log] in their order."""
     moved = iter(zip(drift, weights, strict=True))
     return tuple(
         CalibrationError(
@@ -221,6 +224,7 @@ def _errors(
             weight=weight,
         )
         for run in runs
+        # One iterator over all runs: it must come second, for `zip` takes from the first what it then drops.
         for (name, value), (by, weight) in zip(run.measured.items(), moved, strict=False)
     )
 
@@ -234,6 +238,15 @@ def _ninety_percent(seen: Sequence[Learnt], spread: Iterable[float]) -> dict[str
 
 
 def _predicted(row: TrainRow, additions: Additions) -> _Measured:
+    """
+    A measured run beside what is predicted of it: step and allocator's peak of one accelerator.
+
+    Raises
+    ------
+    TonnageError
+        A name is unknown, the step is shorter than its FLOP take at peak, or the peak of memory is larger than the
+        accelerator or smaller than weights and optimizer states.
+    """
     case = row.case
     model = hub.resolve(case.model, additions=additions)
     accelerator = catalog.predictable_accelerator(case.accelerator, additions)

@@ -130,7 +130,12 @@ def worth_measuring(
 
 
 def _rivals(plan: ServePlan) -> list[_Unknown]:
-    """The first option, and those that may cost no more than it does where all goes wrong for it."""
+    """
+    The first option, and those that may cost no more than it does where all goes wrong for it, `COMPETING` in all.
+
+    What an option needs before rounding follows from the headroom that its whole replicas leave, over the headroom that
+    is asked for.
+    """
     first = plan.options[0]
     most = first.cost.high or first.cost.value
     near = [o for o in plan.options[1:] if (o.cost.low or o.cost.value) <= most][: COMPETING - 1]
@@ -142,6 +147,7 @@ def _rivals(plan: ServePlan) -> list[_Unknown]:
 
 
 def _width(rate: Quantity) -> float:
+    """Standard deviation of a rate's logarithm, from its 90 % interval; 0 without one. [log]"""
     if not rate.low or not rate.high or rate.high <= rate.low:
         return 0.0
     return math.log(rate.high / rate.low) / (2.0 * NINETY)
@@ -154,7 +160,12 @@ def _correlations(rivals: Sequence[_Unknown]) -> Array:
 
 
 def _costs(one: _Unknown, faster: Array, *, limits: tuple[float | None, float | None]) -> Array:
-    """What an option costs in each draw; infinite where it misses an objective. [USD/h]"""
+    """
+    What an option costs in each draw; infinite where it misses an objective. [USD/h]
+
+    `faster` is its unknown in standard deviations, negative where it is slower than predicted. Replicas that the plan
+    has beyond what the load needs stay in every draw.
+    """
     o = one.option
     spare = o.replicas - math.ceil(one.units - 1e-9)
     replicas = np.maximum(1.0, np.ceil(one.units * np.exp(-faster * one.width) - 1e-9) + spare)
