@@ -60,9 +60,10 @@ TRIMMED: float = 0.01
 
 def cheapest_fleet(problem: FleetProblem, *, gap: float = 0.01, nodes: int | None = None, near: bool = False) -> Fleet:
     """
-    The cheapest fleet that carries every pool, to within a relative gap where so many nodes reach it.
+    The cheapest fleet that carries every pool, to within a relative gap where so many nodes of the search reach it.
 
-    `near`: a good one soon, however far its bound is.
+    Its machines and ways are numbered as in the problem; it is not feasible where nothing carries every pool. With
+    `near` a good fleet will do, found sooner, whose bound may be far below it.
     """
     asked, problem = problem, merge_machines(drop_dominated(problem))
     programme, at = _programme(problem)
@@ -73,7 +74,7 @@ def cheapest_fleet(problem: FleetProblem, *, gap: float = 0.01, nodes: int | Non
 
 
 def least_cost(problem: FleetProblem) -> float | None:
-    """What no fleet undercuts: the tightened relaxation, in a few tenths of a second; none where none carries it."""
+    """A lower bound on the cost of any fleet, from the tightened relaxation; none where no fleet carries the pools."""
     return lower_bound(_programme(merge_machines(drop_dominated(problem)))[0])
 
 
@@ -95,6 +96,7 @@ def _programme(problem: FleetProblem) -> tuple[Programme, dict[Key, int]]:
 
 # One loop for each family of variables, in the order in which the solver numbers them.
 def _columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:  # noqa: C901 - families of variables, one by one
+    """Every variable of the programme, with its cost over all hours and its largest value."""
     hours, all_hours = problem.hours, sum(problem.hours)
     for m, machine in enumerate(problem.machines):
         for term in machine.terms:
@@ -148,6 +150,10 @@ def _contract_columns(m: int, term: Term, *, hours: float) -> Iterator[tuple[Key
 
 
 def _contract_rows(problem: FleetProblem, m: int, term: Term) -> Iterator[Terms]:
+    """
+    What a contract binds to: instances stand only if it is signed, and of each step those that stand are its own or
+    rented until it brings them; its own and those paid unused are at least what is due, its own at most what is there.
+    """
     held, signed = ("held", m, term.name), ("signed", m, term.name)
     limits = [quota.most / problem.machines[m].slots for quota in problem.quotas if quota.counts(m, term)]
     yield at_most({held: 1.0, signed: -min([MOST_SIGNED, *limits])})
@@ -161,7 +167,11 @@ def _contract_rows(problem: FleetProblem, m: int, term: Term) -> Iterator[Terms]
 
 
 def _most(pool: Pool, way: Way, t: int) -> float:
-    """More replicas than carry all of the load on a way that does survive nothing are of no use."""
+    """
+    Replicas of a way beyond which more are of no use in a period; 0 in a period in which the pool may not run.
+
+    Four times what would carry all of the load alone, and a few more: room for spares and for what survives a loss.
+    """
     if pool.work is not None:
         if pool.when and t not in pool.when:
             return 0.0
@@ -173,6 +183,7 @@ def _most(pool: Pool, way: Way, t: int) -> float:
 
 
 def _rows(problem: FleetProblem, columns: dict[Key, Column]) -> Iterator[Terms]:
+    """Every row of the programme over these variables."""
     for t in range(len(problem.hours)):
         yield from _room(problem, columns, t)
         yield from _quotas(problem, t)
@@ -214,6 +225,7 @@ def _room(problem: FleetProblem, columns: dict[Key, Column], t: int) -> Iterator
 
 
 def _quotas(problem: FleetProblem, t: int) -> Iterator[Terms]:
+    """Slots of the machines of a quota that stand in a period are at most what it allows."""
     for quota in problem.quotas:
         terms: dict[Key, float] = {
             term.standing(m, t): problem.machines[m].slots
@@ -284,7 +296,7 @@ def _time_terms(problem: FleetProblem, pool: Pool, ways: list[tuple[int, Way]], 
 
 
 def _surviving(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
-    """The share that must survive is carried without any one domain."""
+    """The share that must survive is carried on firm terms without any one domain; with zones, `zone_rows` say it."""
     pool = problem.pools[p]
     if pool.survives <= 0 or pool.work is not None or problem.zones > 1:
         return
@@ -347,6 +359,7 @@ def _single_terms(problem: FleetProblem, p: int) -> Iterator[Terms]:
 
 
 def _useful(problem: FleetProblem, way: Way, *, firm: bool) -> float:
+    """Share of the time in which a replica does useful work, on the worst such term of its machine. [-]"""
     return min(term.available for term in problem.machines[way.machine].terms if term.firm is firm)
 
 
@@ -355,6 +368,7 @@ def _domains(problem: FleetProblem, p: int) -> list[str]:
 
 
 def _build_fleet(problem: FleetProblem, at: dict[Key, int], solved: Solved) -> Fleet:
+    """The fleet that a solution says, numbered as in the merged problem; what it has none of is left out."""
     if solved.values is None:
         return Fleet(feasible=False)
     values, periods = solved.values, range(len(problem.hours))

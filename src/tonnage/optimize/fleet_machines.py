@@ -49,12 +49,16 @@ def merge_machines(problem: FleetProblem) -> FleetProblem:
             leaders.append(m)
         else:
             kinds[m] = first
-    kept = tuple(way for k in sorted(leaders) for way in _drop_dominated(problem, k, list(ways[k].values())))
+    kept = tuple(way for k in sorted(leaders) for way in _useful_ways(problem, k, list(ways[k].values())))
     return replace(problem, ways=kept, kinds=tuple(kinds))
 
 
 def place_on_instances(problem: FleetProblem, asked: FleetProblem, *, fleet: Fleet) -> Fleet:
-    """What runs on a kind, put on the machines of the problem as it was asked; ways as they are counted there."""
+    """
+    The fleet with what runs on a kind of machine put on its single machines.
+
+    `problem` is the merged one, of which the fleet is; ways of the result are numbered as in `asked`, before merging.
+    """
     place: dict[tuple[int, Sign], int] = {}
     for w, way in enumerate(asked.ways):
         place.setdefault((way.machine, _sign(way)), w)
@@ -88,6 +92,7 @@ def place_on_instances(problem: FleetProblem, asked: FleetProblem, *, fleet: Fle
 
 
 def _sign(way: Way) -> Sign:
+    """What two ways have in common that differ in the machine alone."""
     return way.pool, way.charge, way.slices, way.rates, way.cores, way.whole
 
 
@@ -136,8 +141,8 @@ def _cores_to_spare(one: Machine, other: Machine, *, ways: list[Way]) -> bool:
     )
 
 
-def _drop_dominated(problem: FleetProblem, kind: int, ways: list[Way]) -> list[Way]:
-    """Without those that as many of another on the same slots do the work of."""
+def _useful_ways(problem: FleetProblem, kind: int, ways: list[Way]) -> list[Way]:
+    """The ways on a kind of machine without those that another way does the work of on the same slots."""
     roomy = _cores_to_spare(problem.machines[kind], problem.machines[kind], ways=ways)
     kept: list[Way] = []
     for way in sorted(ways, key=lambda way: (way.charge, tuple(-rate for rate in way.rates))):
@@ -147,6 +152,11 @@ def _drop_dominated(problem: FleetProblem, kind: int, ways: list[Way]) -> list[W
 
 
 def _does_for(one: Way, other: Way, *, roomy: bool) -> bool:
+    """
+    Whether replicas of `one`, as many as stand on the slots of an `other`, do at least its work.
+
+    They must need no more cores either, unless the machine is `roomy`: it then has cores for whatever its slots hold.
+    """
     if (one.pool, one.slices, one.whole) != (other.pool, other.slices, other.whole) or not one.whole:
         return False
     if one.charge <= 0 or other.charge % one.charge:

@@ -116,7 +116,9 @@ class Quota(Record, kw_only=True):
     name: str
     machines: tuple[int, ...]
     most: float
+    """Slots of all of them together. [slots]"""
     term: str | None = None
+    """The one term that counts; absent = all do."""
 
     def counts(self, m: int, term: Term) -> bool:
         """Whether instances of a machine on a term count."""
@@ -195,9 +197,9 @@ def at_least(terms: Mapping[Key, float], least: float) -> Terms:
 
 def zone_columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:
     """Replicas, slots that are split, and instances of each zone."""
-    ways = list(_spread(problem))
+    ways = list(_zoned_ways(problem))
     for t in range(len(problem.hours)):
-        for k in _spreads(problem):
+        for k in _zone_counts(problem):
             for m in sorted({n for _, way in ways for n in problem.alike(way.machine)}):
                 yield ("each", m, k, t), Column(0.0, period=t)
             for m, slices in sorted({(way.machine, way.slices) for _, way in ways if way.slices > 1}):
@@ -211,23 +213,26 @@ def zone_columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:
 
 
 def zone_rows(problem: FleetProblem, t: int) -> Iterator[Terms]:
-    """What stands in each zone, stands; it has room there; and the zones left carry the share that survives."""
-    ways = list(_spread(problem))
+    """
+    The rows of the module's docstring for a period: what stands in each zone is part of what stands in all, it has room
+    there, and the zones that are left carry the share that survives.
+    """
+    ways = list(_zoned_ways(problem))
     for kind in sorted({way.machine for _, way in ways}):
         for m in problem.alike(kind):
             there = {term.standing(m, t): 1.0 for term in problem.machines[m].terms if term.firm}
-            yield at_least({**there, **{("each", m, k, t): -float(k) for k in _spreads(problem)}}, 0.0)
-        for k in _spreads(problem):
+            yield at_least({**there, **{("each", m, k, t): -float(k) for k in _zone_counts(problem)}}, 0.0)
+        for k in _zone_counts(problem):
             users = {("in each", w, k, t): way for w, way in ways if way.machine == kind}
             each = {("each", n, k, t): problem.machines[n] for n in problem.alike(kind)}
             yield from room_rows(users, each, split=("split each", kind, k, t))
     for w, _ in ways:
-        spread: dict[Key, float] = {("in each", w, k, t): -float(k) for k in _spreads(problem)}
+        spread: dict[Key, float] = {("in each", w, k, t): -float(k) for k in _zone_counts(problem)}
         yield at_least({("runs", w, True, t): 1.0, **spread}, 0.0)
     for p, pool in enumerate(problem.pools):
         mine = [(w, way) for w, way in ways if way.pool == p]
         if mine:
-            left = {k: float(k - problem.lost_zones) for k in _spreads(problem)}
+            left = {k: float(k - problem.lost_zones) for k in _zone_counts(problem)}
             left_of = {w: {("in each", w, k, t): times for k, times in left.items()} for w, _ in mine}
             yield from carrying_rows(mine, pool, flow=("flow each",), there=left_of, t=t)
 
@@ -258,15 +263,15 @@ def _slot_rows(users: dict[Key, float], standing: dict[Key, float]) -> Iterator[
         before = len(able)
 
 
-def _spread(problem: FleetProblem) -> Iterator[tuple[int, Way]]:
-    """Ways of pools that survive, on capacity that stays."""
+def _zoned_ways(problem: FleetProblem) -> Iterator[tuple[int, Way]]:
+    """Ways on firm terms of pools that must survive the loss of zones, with their places; none without zones."""
     for w, way in enumerate(problem.ways if problem.zones > 1 else ()):
         pool = problem.pools[way.pool]
         if pool.survives > 0 and pool.work is None and True in classes_of(problem, way):
             yield w, way
 
 
-def _spreads(problem: FleetProblem) -> list[int]:
+def _zone_counts(problem: FleetProblem) -> list[int]:
     """Over how many zones something may stand alike: all, or one more than may be lost."""
     return sorted({problem.lost_zones + 1, problem.zones})
 

@@ -33,7 +33,11 @@ class Row(NamedTuple):
 
 
 def highs_model(columns: Sequence[Column], rows: Sequence[Row], *, held: dict[int, float] | None) -> Any:
-    """The programme as HiGHS takes it; imported here, because only fleets need it."""
+    """
+    The programme as HiGHS takes it, with the `held` columns fixed to their values, whatever their bounds.
+
+    Imported here, because only fleets need it.
+    """
     import highspy
 
     model: Any = highspy.Highs()  # type: ignore[no-untyped-call]

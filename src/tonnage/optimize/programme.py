@@ -145,6 +145,12 @@ def _solve_whole(
     few: bool = False,
     held: dict[int, float] | None = None,
 ) -> Solved:
+    """
+    The programme as HiGHS solves it at once, to a relative gap or for so many nodes.
+
+    It may begin from a known solution (`start`); `few` = few columns are left to choose, so presolve is worth its time.
+    Columns of `held` keep their values. Without values where HiGHS found no solution in time, or there is none.
+    """
     model = highs_model(programme.columns, programme.rows, held=held)
     if start is not None:
         import highspy
@@ -195,11 +201,15 @@ def _solve_by_period(programme: Programme, *, gap: float, nodes: int, near: bool
 
 
 def _nearby_columns(programme: Programme, relaxed: _Relaxed, first: Sequence[float]) -> list[Column]:
-    """The columns, those at nothing that neither the relaxation takes, or nearly takes, nor a first solution."""
-    dear = MAX_NEARBY_COST * abs(relaxed.cost)
+    """
+    The columns, with those whole ones fixed to 0 that neither the relaxation nor a first solution takes.
+
+    Whole columns stay free whose reduced cost is so small that the relaxation nearly takes them.
+    """
+    most = MAX_NEARBY_COST * abs(relaxed.cost)
     return [
         column
-        if not column.whole or max(relaxed.values[i], first[i]) > TOLERANCE or relaxed.reduced[i] <= dear
+        if not column.whole or max(relaxed.values[i], first[i]) > TOLERANCE or relaxed.reduced[i] <= most
         else column._replace(upper=0.0)
         for i, column in enumerate(programme.columns)
     ]
@@ -214,7 +224,11 @@ class _Tight(NamedTuple):
 
 
 def _tighten(programme: Programme) -> _Tight | None:
-    """The relaxation with rows by rounding, until another round raises its bound by less than `MIN_ROUND_GAIN`."""
+    """
+    The relaxation with rows by rounding, until another round raises its bound by less than `MIN_ROUND_GAIN`.
+
+    None where nothing satisfies the rows.
+    """
     whole = [column.whole for column in programme.columns]
     covers, rooms = _covers(programme), _rooms(programme)
     model = _relaxation(programme)
@@ -271,17 +285,21 @@ def _rooms(programme: Programme) -> list[Room]:
 
 
 def _dive(programme: Programme, tight: _Tight) -> tuple[float, ...] | None:
-    """A solution: shared columns made whole one after the other in a solved model, then each period by itself."""
+    """
+    A solution: shared columns made whole one after the other in a solved model, then each period by itself.
+
+    None where the shared columns cannot be made whole so, or a period cannot follow.
+    """
     columns, model = programme.columns, tight.model
-    dearer = whole_over_parts(columns, tight.relaxed.values)
+    whole_cost = whole_over_parts(columns, tight.relaxed.values)
     found: list[tuple[float, dict[int, float], _Relaxed]] = []
-    for factor in dict.fromkeys((1.0, dearer)):
+    for factor in dict.fromkeys((1.0, whole_cost)):
         held = hold_shared(columns, model, factor=factor)
         if held is None:
             continue
         relaxed = _solution(model)
         shared = math.fsum(columns[i].cost * value for i, value in held.items())
-        found.append((shared + dearer * (relaxed.cost - shared), held, relaxed))
+        found.append((shared + whole_cost * (relaxed.cost - shared), held, relaxed))
     if not found:
         return None
     _, held, relaxed = min(found, key=lambda each: each[0])
@@ -325,6 +343,10 @@ def _solution(model: Any) -> _Relaxed:
 
 
 def _price(programme: Programme, relaxed: _Relaxed) -> _Priced:
+    """
+    Duals of the relaxation as prices: rows between periods go into the costs of their columns, and what a shared
+    column costs is divided among the periods by what its rows in each are worth, the rest evenly.
+    """
     columns = programme.columns
     shared = tuple(i for i, column in enumerate(columns) if column.period is None)
     costs = [column.cost for column in columns]
@@ -351,6 +373,7 @@ def _price(programme: Programme, relaxed: _Relaxed) -> _Priced:
 
 
 def _piece(programme: Programme, priced: _Priced, period: int) -> _Piece:
+    """The programme of one period: its own columns and the shared ones, at their prices, and the rows within it."""
     columns = programme.columns
     own = tuple(i for i, column in enumerate(columns) if column.period == period) + priced.shared
     at = {i: k for k, i in enumerate(own)}
@@ -377,12 +400,12 @@ def _solve_held(
     """A solution of the whole with the shared columns held, or nothing when a period cannot follow."""
     values = dict(held)
     # Of the mean period: what is reserved may pay for all that a quiet one takes, and its own cost be nothing.
-    dear = MAX_PERIOD_COST * abs(relaxed.cost) / max(1, programme.periods)
+    near = MAX_PERIOD_COST * abs(relaxed.cost) / max(1, programme.periods)
     for period, piece in enumerate(pieces):
         extra = _portion(programme, relaxed, priced=priced, piece=piece, period=period)
         here = {k: held[i] for k, i in enumerate(piece.places) if i in held}
         columns = piece.programme.columns
-        for most in (dear, WIDER * dear, math.inf):
+        for most in (near, WIDER * near, math.inf):
             able = [
                 column
                 if not column.whole or i in held or relaxed.values[i] > TOLERANCE or relaxed.reduced[i] <= most
@@ -406,7 +429,11 @@ def _relaxation(programme: Programme, *, held: dict[int, float] | None = None) -
 
 
 def _round(programme: Programme, relaxed: _Relaxed) -> tuple[float, ...] | None:
-    """The relaxation rounded up: first the whole columns that cost nothing, then those that pay for them."""
+    """
+    The relaxation rounded up: first the whole columns that cost nothing, then those that pay for them.
+
+    None where rounding up breaks a row.
+    """
     values = relaxed.values
     held: dict[int, float] = {}
     for free in (True, False):
@@ -423,7 +450,7 @@ def _round(programme: Programme, relaxed: _Relaxed) -> tuple[float, ...] | None:
 
 
 def _portion(programme: Programme, relaxed: _Relaxed, *, priced: _Priced, piece: _Piece, period: int) -> list[Row]:
-    """What the relaxation lets this period do for rows between periods that someone must fill."""
+    """Rows that keep a period at its share of what rows between periods demand, as the relaxation divides it."""
     at = {i: k for k, i in enumerate(piece.places)}
     found = []
     for row, where in zip(programme.rows, priced.period_of_row, strict=True):

@@ -74,7 +74,7 @@ class Point(NamedTuple):
 
 
 def rounding_cut(cover: Cover, *, scale: float, whole: Sequence[bool]) -> Cover | None:
-    """The row by mixed-integer rounding; nothing where the right side is whole already."""
+    """The row by mixed-integer rounding; none where the right side over the scale is whole, or little above it."""
     least = cover.least / scale
     share = least - math.floor(least + TOLERANCE)
     if share < MIN_FRACTION:
@@ -119,6 +119,7 @@ def violated_cuts(
 
 
 def _factor(part: float, share: float, *, whole: bool) -> float:
+    """A column's factor in the rounded row, of its factor over the scale (`part`) and the fraction f (`share`)."""
     if not whole:
         return max(0.0, part) / share
     down = math.floor(part + TOLERANCE)
@@ -126,11 +127,12 @@ def _factor(part: float, share: float, *, whole: bool) -> float:
 
 
 def _is_split(room: Room, values: Sequence[float]) -> bool:
+    """Whether the point has a fraction of an instance in a room."""
     return any(abs(values[i] - round(values[i])) > ROW_TOLERANCE for i in room.holds)
 
 
 def _standing(cover: Cover, choice: set[int], *, rooms: Sequence[Room], room_of: dict[int, int]) -> Cover:
-    """The row with what holds them in place of the columns in some rooms."""
+    """The row with instances in place of the replicas that they hold, in the rooms of `choice`."""
     if not choice:
         return cover
     terms: dict[int, float] = {}
@@ -153,10 +155,10 @@ def _demand_covers(room: Room, tight: dict[int, list[Cover]], values: Sequence[f
     ranked: list[list[Cover]] = []
     for i in used:
 
-        def beside(cover: Cover, i: int = i) -> float:
+        def met_by_others(cover: Cover, i: int = i) -> float:
             return sum(f * values[j] for j, f in cover.terms.items() if j != i) / cover.terms[i]
 
-        ranked.append(sorted(tight.get(i, ()), key=beside)[:MAX_DEMANDS])
+        ranked.append(sorted(tight.get(i, ()), key=met_by_others)[:MAX_DEMANDS])
     if not used or not all(ranked):
         return
     for n in range(max(map(len, ranked))):
@@ -224,19 +226,23 @@ def broken_facet(cover: Cover, values: Sequence[float]) -> Cover | None:
     factors = _separate([sizes[i] for i in taken], [values[i] for i in taken])
     if factors is None:
         return None
-    least = _nothing()
+    least = _cost_of_no_columns()
     for i, factor in zip(taken, factors, strict=True):
-        least = _with(least, sizes[i], factor)
+        least = _with_column(least, sizes[i], factor)
     terms = dict(zip(taken, factors, strict=True))
     for i in sorted(cover.terms.keys() - set(taken), key=lambda i: (-sizes[i], i)):
         rests = np.maximum(STEPS - sizes[i] * np.arange(1, -(-STEPS // sizes[i]) + 1), 0)
         terms[i] = max(0.0, float(np.max((1.0 - least[rests]) / np.arange(1, len(rests) + 1))))
-        least = _with(least, sizes[i], terms[i])
+        least = _with_column(least, sizes[i], terms[i])
     return Cover({i: factor for i, factor in terms.items() if factor > 0}, 1.0)
 
 
 def _separate(sizes: Sequence[int], values: Sequence[float]) -> list[float] | None:
-    """Factors of the row that the values break most, over columns of these sizes in steps."""
+    """
+    Factors of the row (right side 1) that the values break most, over columns of these sizes in steps.
+
+    None where they break no row, or `MOST_COVERS` covers do not settle it.
+    """
     import highspy
 
     model: Any = highspy.Highs()  # type: ignore[no-untyped-call]
@@ -263,9 +269,9 @@ def _separate(sizes: Sequence[int], values: Sequence[float]) -> list[float] | No
 
 def _cheapest_cover(sizes: Sequence[int], factors: Sequence[float]) -> tuple[float, list[int]]:
     """What the cheapest whole counts cost that fill all steps, and these counts."""
-    stages = [_nothing()]
+    stages = [_cost_of_no_columns()]
     for size, factor in zip(sizes, factors, strict=True):
-        stages.append(_with(stages[-1], size, factor))
+        stages.append(_with_column(stages[-1], size, factor))
     counts, rest = [0] * len(sizes), STEPS
     for k in reversed(range(len(sizes))):
         some = np.arange(-(-rest // sizes[k]) + 1)
@@ -274,15 +280,15 @@ def _cheapest_cover(sizes: Sequence[int], factors: Sequence[float]) -> tuple[flo
     return float(stages[-1][STEPS]), counts
 
 
-def _nothing() -> Array:
-    """The cost of filling so many steps without any column: of none nothing, of some no end."""
+def _cost_of_no_columns() -> Array:
+    """The cost of filling 0, 1, … steps without any column: 0 for none, infinite for more."""
     least = np.full(STEPS + 1, math.inf)
     least[0] = 0.0
     return least
 
 
-def _with(least: Array, size: int, factor: float) -> Array:
-    """The least cost of filling so many steps, one column more: by blocks of its size, the running best."""
+def _with_column(least: Array, size: int, factor: float) -> Array:
+    """The least cost of filling 0, 1, … steps with one column more: by blocks of its size, the running best."""
     blocks = -(-STEPS // size) + 1
     costs = np.zeros(blocks * size)  # what fills more than all costs as much as all
     costs[size : size + STEPS] = least[1:]
@@ -315,7 +321,10 @@ def whole_over_parts(columns: Sequence[Column], values: Sequence[float]) -> floa
 
 
 def hold_shared(columns: Sequence[Column], model: Any, *, factor: float) -> dict[int, float] | None:
-    """Whole numbers of the shared columns, found at so many times what periods cost; the model then holds them."""
+    """
+    Whole numbers of the shared columns, found with the costs of periods multiplied by `factor`; the model then holds
+    them, at its own costs again. None where no solution has them whole.
+    """
     left = {i for i, column in enumerate(columns) if column.period is None and column.whole}
     by_period = [i for i, column in enumerate(columns) if column.period is not None and column.cost]
     for i in left:
@@ -340,6 +349,7 @@ def hold_shared(columns: Sequence[Column], model: Any, *, factor: float) -> dict
 
 
 def _charge(columns: Sequence[Column], model: Any, those: Sequence[int], *, factor: float) -> None:
+    """Sets the costs of some columns in the model to so many times their own."""
     if those:
         model.changeColsCost(len(those), list(those), [factor * columns[i].cost for i in those])
 

@@ -5,7 +5,8 @@ is tried with the micro-batches and kinds of recomputation that its software has
 
 1. bounds on the step, from the pipeline's bubble and what no arrangement undercuts, order the candidates;
 2. memory, cheap, removes those that do not fit, and says how surely the others do;
-3. the step time, dearest, is asked only while a candidate's bound is below the times of those that fit as surely.
+3. the step time, which takes longest, is computed only while a candidate's bound is below the times of those that fit
+   as surely.
 
 What may fit, how long a step takes and what bounds it are functions of the caller, so that this file knows neither
 calibration nor accelerators.
@@ -138,7 +139,7 @@ def fastest_by_chance(found: Iterable[Arrangement], *, keep: int) -> list[Arrang
 
 
 def bubble_factor(setup: TrainSetup, *, layers: int) -> float:
-    """How much longer than its ideal share a pipelined step lasts: uneven stages and the bubble. [-]"""
+    """Time of a pipelined step over its ideal share: uneven stages and the bubble, at least 1. [-]"""
     layout, m = setup.layout, setup.num_micro_batches
     if layout.pp == 1:
         return 1.0
@@ -202,7 +203,11 @@ def _batches(space: Space, template: TrainSetup, layout: TrainLayout) -> Iterato
 
 
 def _recomputes(template: TrainSetup) -> tuple[Recompute, ...]:
-    """Flash attention recomputes its core anyway: selective mode changes nothing where it repeats the core alone."""
+    """
+    Kinds of recomputation that are tried: none and full, and selective where the framework tries it and it helps.
+
+    Flash attention recomputes its core anyway: selective mode changes nothing where it repeats the core alone.
+    """
     core = template.flash_attention and template.software.selective == "attention"
     if core or not template.software.tries_selective:
         return ("none", "full")
@@ -212,35 +217,37 @@ def _recomputes(template: TrainSetup) -> tuple[Recompute, ...]:
 def _tensor_degrees(space: Space, template: TrainSetup) -> list[int]:
     """Those that divide the heads and stay on the fast link."""
     groups = template.model.groups
-    if not template.software.tensor_parallel or _plain(template) or not groups:
+    if not template.software.tensor_parallel or _shards_only(template) or not groups:
         return [1]
     heads = {h for g in groups if (h := getattr(g.mixer, "num_attention_heads", None)) is not None}
     most = min(MAX_TP, space.domain, space.count)
     return [tp for tp in _powers(most) if not any(h % tp for h in heads)]
 
 
-def _plain(template: TrainSetup) -> bool:
-    """Adapters under software that splits no layers by habit: its scripts for them shard, and do nothing else."""
+def _shards_only(template: TrainSetup) -> bool:
+    """Whether adapters are trained under a framework that splits no layers by default: its scripts only shard then."""
     return template.adapter and not template.software.model_parallel
 
 
 def _context_degrees(space: Space, template: TrainSetup) -> list[int]:
     """Those that leave a rank enough tokens."""
-    if not template.software.context_parallel or _plain(template):
+    if not template.software.context_parallel or _shards_only(template):
         return [1]
     found = _powers(min(MAX_CP, space.count))
     return [cp for cp in found if cp == 1 or template.seq_len / cp >= MIN_TOKENS_PER_CONTEXT_RANK]
 
 
 def _expert_degrees(template: TrainSetup, *, ranks: int) -> list[int]:
+    """Powers of two that divide the experts of every layer and the ranks of a stage; 1 alone without experts."""
     experts = [g.feed_forward.num_experts for g in template.model.layers if isinstance(g.feed_forward, Moe)]
-    if not experts or not template.software.expert_parallel or _plain(template):
+    if not experts or not template.software.expert_parallel or _shards_only(template):
         return [1]
     whole = math.gcd(*experts)
     return [ep for ep in _powers(min(whole, ranks)) if whole % ep == 0 and ranks % ep == 0]
 
 
 def _shardings(space: Space, template: TrainSetup, *, ranks: int) -> list[Sharding]:
+    """Those that the framework is searched with; none on one rank, and hsdp only where the job spans nodes."""
     if ranks == 1:
         return ["none"]
     several = space.count > template.accelerators_per_node
@@ -248,7 +255,11 @@ def _shardings(space: Space, template: TrainSetup, *, ranks: int) -> list[Shardi
 
 
 def _virtual_stages(template: TrainSetup, *, layers: int, pp: int) -> list[int]:
-    """Chunks per stage: the layers divide evenly, or do with embedding and head counted as one each."""
+    """
+    Chunks per stage: the layers divide evenly, or do with embedding and head counted as one each.
+
+    One chunk alone without a pipeline, or where the framework does not interleave.
+    """
     if pp == 1 or not template.software.interleaves:
         return [1]
     found = [v for v in range(2, MAX_VIRTUAL_STAGES + 1) if layers % (pp * v) == 0 or (layers + 2) % (pp * v) == 0]

@@ -30,7 +30,7 @@ def with_calibrations(answer: Answer, *, additions: Additions) -> Answer:
 
 
 def _marked(answer: Answer, additions: Additions) -> Answer:
-    """The same where calibrations count; an answer without the field `calibrations` has only its plans inside marked."""
+    """The same where calibrations count; of an answer without the field `calibrations` the plans inside alone."""
     inside: dict[str, Any] = {
         name: _marked(held, additions)
         for name in answer.__struct_fields__

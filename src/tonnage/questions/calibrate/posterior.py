@@ -93,7 +93,7 @@ def posterior(seen: Sequence[Learnt], priors: Priors) -> Posterior:
         scale = np.array([noise[one.quantity] for one in seen]) * math.sqrt(STUDENT)
         weights = np.minimum(1.0, (FREEDOM + 1.0) / (FREEDOM + (left / scale) ** 2))
     pull = inverse @ residuals
-    # The mean is that of heavy tails; its uncertainty is told by the plain noise, which leaves more of it.
+    # Numbers count by the scale of their noise; the covariance that is left keeps its whole variance (`STUDENT`).
     cautious = np.asarray(np.linalg.inv(smooth + np.diag(variance)), dtype=np.float64)
     made = shares @ known
     return Posterior(
