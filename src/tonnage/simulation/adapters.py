@@ -48,7 +48,7 @@ def adapter_parts(model: Model, adapters: Adapters, *, layout: Layout) -> tuple[
 
 
 def adapters_in(model: Model, tokens: Tokens, *, adapters: Adapters, layout: Layout) -> Work:
-    """The products of adapters in one step."""
+    """The products of adapters in one step, of as many as its sequences have and slots hold; none without slots."""
     if not adapters.slots:
         return ()
     sequences = max(1.0, tokens.decodes + tokens.prompts)
@@ -71,7 +71,11 @@ def misses(adapters: Adapters) -> float:
 
 
 def most_sequences(adapters: Adapters) -> float:
-    """Sequences of a rank that have as many adapters as there are slots, on average; infinite where all are kept."""
+    """
+    Sequences of a rank that have as many different adapters as there are slots, on average.
+
+    Infinite unless adapters are swapped, or where even a million sequences have fewer.
+    """
     if adapters.kept != "swapped":
         return math.inf
     low, high = float(adapters.slots), 2.0 * adapters.slots
@@ -100,7 +104,11 @@ def with_room_for_adapters(engine: Engine) -> Engine:
 
 
 def merged_replicas(adapters: Adapters, *, needed: float, spare: int, zones: int) -> int:
-    """Replicas where each adapter has its own: for its share of what all would need, and at least one."""
+    """
+    Replicas in all where each adapter is merged into its own: at least one for each.
+
+    `needed` is what the whole load would take on replicas of one model; `spare` and `zones` hold for each adapter.
+    """
     return sum(
         round(members) * fleet_of(max(1, math.ceil(needed * share - 1e-9)), spare=spare, zones=zones)
         for members, share in popularity(adapters.count, adapters.skew)
@@ -108,7 +116,12 @@ def merged_replicas(adapters: Adapters, *, needed: float, spare: int, zones: int
 
 
 def busiest_share(adapters: Adapters, load: float, *, replicas: int, spare: int, zones: int) -> float:
-    """What the busiest of so many working replicas gets, where each serves one adapter. [the unit of the load]"""
+    """
+    What the busiest replica gets of the whole load, where each serves one adapter. [the unit of the load]
+
+    `replicas` are all of them; those that must carry the load when spares or a zone have failed are dealt out so that
+    the busiest has least. `spare` is that of each adapter.
+    """
     working = max(adapters.count, replicas_carrying(replicas, spare=spare * adapters.count, zones=zones))
     shares = [share for members, share in popularity(adapters.count, adapters.skew) for _ in range(round(members))]
     counts = [1] * len(shares)
@@ -119,7 +132,11 @@ def busiest_share(adapters: Adapters, load: float, *, replicas: int, spare: int,
 
 
 def load_s(placement: Placement) -> float:
-    """Copying one adapter from the host to every rank at once. [s]"""
+    """
+    Copying one adapter from the host to every rank at once; 0 without adapters. [s]
+
+    A link to the host that the catalogue does not know is taken for `SLOW_HOST_LINK`.
+    """
     p = placement
     if p.adapters is None:
         return 0.0
@@ -128,7 +145,11 @@ def load_s(placement: Placement) -> float:
 
 
 def with_adapters(placement: Placement, adapters: Adapters, *, isl: float) -> Placement:
-    """The placement whose steps run adapters, and load those that are missing before the prompts that need them."""
+    """
+    The placement whose steps run adapters, and load those that are missing before the prompts that need them.
+
+    The mean time of loading is spread over the `isl` tokens of a prompt, and added to what the encoder takes for each.
+    """
     made = msgspec.structs.replace(placement, adapters=adapters)
     fixed, each = placement.encoder_s
     waits = misses(adapters) * load_s(made) / max(1.0, isl)

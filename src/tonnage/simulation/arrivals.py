@@ -2,11 +2,11 @@
 
 Real arrivals are not Poisson: over ten seconds the number of chat requests varies four times as much as
 chance would have it, that of code completions seventy times. Beside the plain processes stands one whose
-rate itself wanders (`doubly_stochastic`): gamma-distributed rates, constant over a window, each window's
-level repeated over a while; its variance to mean over windows is what is asked for.
+rate itself wanders (`doubly_stochastic`): gamma-distributed rates, constant over a window and drawn anew for
+each; its variance to mean over windows is what is asked for.
 
-Every generator takes a `numpy` random generator made from a stated seed: the same seed gives the same
-traffic at every rate (times scale with the rate, lengths stay), so that two loads can be compared.
+Every generator takes a `numpy` random generator made from a stated seed. To compare two loads, one list of
+requests is stretched in time (`at_rate`): order, pattern and lengths stay.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def doubly_stochastic(
     Times of n requests whose rate changes from window to window. [s]
 
     Counts of a window are negative binomial: variance over mean is `dispersion`, so the rate is gamma
-    distributed with shape rate window / (dispersion - 1).
+    distributed with shape rate window / (dispersion - 1). A dispersion of 1 is Poisson; below it is refused.
     """
     import numpy as np
 
@@ -105,7 +105,7 @@ def diurnal(times_s: Floats, *, hours: Sequence[float], day_s: float = 86400.0) 
     """
     The same requests at a rate that follows the hours of a day; order and mean rate stay.
 
-    `hours`: rate of each hour relative to the mean; the list is taken as periodic.
+    `hours`: rates of even parts of a day of `day_s` seconds, relative to each other; every day repeats them.
     """
     import numpy as np
 

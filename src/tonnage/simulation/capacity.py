@@ -85,7 +85,9 @@ class ReplicaLoad(Record, kw_only=True):
     """What arrives and what is allowed: lengths, burstiness, objectives, the most requests at once."""
 
     output_tokens: float
+    """Of a mean request. [tokens]"""
     output_tail_tokens: float
+    """Of a request at the objectives' percentile. [tokens]"""
     answers: tuple[tuple[float, float], ...] = ()
     """How answers spread: share of the requests, and tokens after the first; empty = all alike. [-, tokens]"""
     dispersion: float = 1.0
@@ -96,10 +98,12 @@ class ReplicaLoad(Record, kw_only=True):
 
 
 class Point(Record, kw_only=True):
-    """The steady state at one load."""
+    """The steady state at one load: means over requests, and tails, which are at the percentile of the objectives."""
 
     rate_per_s: float
+    """Requests that arrive, and are answered. [1/s]"""
     concurrency: float
+    """Requests that decode together. [requests]"""
     tpot_mean_s: float
     tpot_tail_s: float
     ttft_mean_s: float
@@ -289,7 +293,11 @@ class Steady(Record):
         return self.at(concurrency).rate_per_s if self.unit is None else self.unit.rate(self, concurrency)
 
     def at_rate(self, rate_per_s: float) -> tuple[Point, bool]:
-        """What requests see at a rate, and whether the rate is more than the replica takes: then at its most."""
+        """
+        What requests see at a rate, and whether the rate is as much as the replica takes, or more.
+
+        Where it is, the steady state is that of the largest concurrency, at the lower rate that belongs to it.
+        """
         most = self.most
         if self.rate(most) <= rate_per_s:
             return self.at(most), True
@@ -377,7 +385,11 @@ def first_broken(point: Point, slo: Slo) -> str | None:
 
 
 def decode_step_s(times: ReplicaTimes, batch: float) -> float:
-    """Decode step at a batch size, linear between the known ones: steps are affine in the batch piecewise. [s]"""
+    """
+    Decode step at a batch size, linear between the known ones: steps are affine in the batch piecewise. [s]
+
+    Below the smallest known batch a step is as long as there; beyond the largest it grows in proportion.
+    """
     sizes, seconds = times.batches, times.decode_s
     if batch <= sizes[0]:
         return seconds[0]

@@ -130,7 +130,8 @@ def closed_loop(
     Mean latencies and throughput of `clients` in a closed loop.
 
     The mean is over a run in which each client sends `requests_per_client` requests, the start
-    included; ten when it is not said, as public benchmarks do. A `log` is filled with what happened.
+    included; ten when it is not said, as public benchmarks do. Clients beyond the engine's slots wait. Throughput is at
+    most that of a replica whose slots stay full. A `log` is filled with what happened.
     """
     total = requests_per_client or _USUAL_REQUESTS
     rounds = min(max(_ROUNDS, math.ceil(_REQUESTS / max(1.0, clients))), total)
@@ -153,7 +154,11 @@ def weighted_requests(seen: list[RequestSeen], *, rounds: int, total: int) -> We
 
 
 def served_means(requests: Weighted, *, clients: float, request_s: float) -> Served:
-    """What clients see on average."""
+    """
+    What clients see on average, of requests with weights that sum to 1.
+
+    `request_s` is added to the first token and so to the whole: reading and tokenising, which no step has.
+    """
     ttft, tpot = sum(w * one.ttft_s for w, one in requests), sum(w * one.tpot_s for w, one in requests)
     e2e = sum(w * one.e2e_s for w, one in requests)
     ttft_p50, ttft_p95, ttft_p99 = _quantiles([(r.ttft_s, w) for w, r in requests])
@@ -232,6 +237,7 @@ def _cohorts(load: Load, clients: float) -> int:
 
 
 def _send(one: _Cohort, load: Load, *, serial: int, now: float) -> None:
+    """A cohort's next request, its lengths drawn by its serial number."""
     prompt, output = drawn_lengths(
         serial, load.spread, prompt_tokens=load.prompt_tokens, output_tokens=load.output_tokens
     )
@@ -254,7 +260,12 @@ def drawn_lengths(
 def _take(
     waiting: deque[_Cohort], load: Load, *, running: int, weight: float, room: int, now: float
 ) -> list[tuple[_Cohort, float]]:
-    """Prompts of this step and the tokens each member gets."""
+    """
+    Prompts of this step and the tokens each member gets, in order of arrival, while budget and `room` last.
+
+    `running` and `room` count cohorts, of `weight` clients each. A request that is sent just now, beside running ones,
+    waits for the step after this.
+    """
     budget = max(load.budget - running * weight if load.mixed else load.budget, load.budget * 0.02)
     budget = math.inf if load.together else budget
     taken: list[tuple[_Cohort, float]] = []
@@ -407,7 +418,11 @@ def static_batch(table: StepTable, load: Load, *, batch: float, piped: float = 1
 
 
 def burst(table: StepTable, load: Load, *, requests: float) -> Served:
-    """`requests` sent at once to an engine that runs no more than its slots: fill, steady refill, drain."""
+    """
+    Means of `requests` sent at once to an engine that runs no more than its slots: fill, steady refill, drain.
+
+    One static batch where all have a slot.
+    """
     together = min(requests, load.slots)
     wave = static_batch(table, load, batch=together)
     if requests <= load.slots:

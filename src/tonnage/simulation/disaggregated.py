@@ -65,9 +65,10 @@ TURNS: Final = 12
 
 
 class Unit(Record):
-    """Workers of both kinds, all of one configuration; `one` is the state of one, under what arrives at all."""
+    """Workers of both kinds, all of one configuration. `one` has the step times of one worker, and the unit's load."""
 
     prefill: int
+    """Workers for prompts; 0 = each of `decode` computes prompts and answers, as replicas do."""
     decode: int
     transfer_s: float
     """Until the cache of a mean prompt is on the decode worker. [s]"""
@@ -91,7 +92,7 @@ class Unit(Record):
 
     def at(self, one: Steady, concurrency: float) -> Point:
         """The steady state in which each decode worker has so many requests."""
-        point = self._apart(one, concurrency) if self.prefill else self._together(one, concurrency)
+        point = self._separated(one, concurrency) if self.prefill else self._aggregated(one, concurrency)
         if self.encoders is None:
             return point
         share = one.load.slo.percentile / 100.0
@@ -101,18 +102,18 @@ class Unit(Record):
         later = tail - point.ttft_tail_s
         return replace(point, ttft_mean_s=mean, ttft_tail_s=tail, e2e_tail_s=point.e2e_tail_s + later)
 
-    def _together(self, one: Steady, concurrency: float) -> Point:
-        """Workers that compute prompts and answers, as replicas do."""
+    def _aggregated(self, one: Steady, concurrency: float) -> Point:
+        """The unit's steady state where each worker computes prompts and answers, as replicas do."""
         point = at_concurrency(one.times, one.load, concurrency=concurrency)
         return replace(point, rate_per_s=point.rate_per_s * self.decode, concurrency=concurrency * self.decode)
 
-    def _apart(self, one: Steady, concurrency: float) -> Point:
-        """Prompts on workers of their own."""
+    def _separated(self, one: Steady, concurrency: float) -> Point:
+        """The unit's steady state with prompts on workers of their own and so many requests on each decode worker."""
         times, load = one.times, one.load
         step_s, rate = decode_step_s(times, concurrency), self.rate(one, concurrency)
         z = quantile_factor(load.slo.percentile)
         crowded = decode_step_s(times, concurrency + z * math.sqrt(concurrency * load.dispersion))
-        own_s, wait_s, beyond_s = self._first(one, rate / self.prefill)
+        own_s, wait_s, beyond_s = self._prefill_worker_s(one, rate / self.prefill)
         share = load.slo.percentile / 100.0
         mean = times.request_s + own_s + wait_s + self.transfer_s + step_s / 2.0
         longer = times.prefill_tail_s - times.prefill_s
@@ -128,20 +129,24 @@ class Unit(Record):
         )
 
     def rate(self, one: Steady, concurrency: float) -> float:
-        """Requests that leave the decode workers. [1/s]"""
+        """Requests that leave all decode workers together. [1/s]"""
         if not self.prefill:
-            return self._together(one, concurrency).rate_per_s
+            return self._aggregated(one, concurrency).rate_per_s
         tokens = max(1.0, one.load.output_tokens - 1.0)
         return self.decode * concurrency / (tokens * decode_step_s(one.times, concurrency))
 
     def _most_prompts(self, times: ReplicaTimes) -> float:
-        """What the prefill workers keep up with. [1/s]"""
-        alone, more, room = _step(times)
+        """Requests that all prefill workers together keep up with. [1/s]"""
+        alone, more, room = _prefill_step(times)
         return MOST_BUSY * self.prefill * room / (alone + (room - 1.0) * more)
 
-    def _first(self, one: Steady, rate: float) -> tuple[float, float, float]:
-        """Own step, mean wait before it, and how far the percentile of the wait lies beyond its mean. [s]"""
-        alone, more, room = _step(one.times)
+    def _prefill_worker_s(self, one: Steady, rate: float) -> tuple[float, float, float]:
+        """
+        A prompt's step, its mean wait before it, and how far the percentile of the wait lies beyond its mean. [s]
+
+        `rate` is what arrives at each prefill worker. [1/s]
+        """
+        alone, more, room = _prefill_step(one.times)
         longest = alone + (room - 1.0) * more
         step = alone
         for _ in range(TURNS):
@@ -161,7 +166,7 @@ class Unit(Record):
         return alone + busy * more * min(gathered, room - 1.0), wait, tail
 
 
-def _step(times: ReplicaTimes) -> tuple[float, float, float]:
+def _prefill_step(times: ReplicaTimes) -> tuple[float, float, float]:
     """A prompt alone, one more in its step, and how many a step holds. [s, s, prompts]"""
     alone = times.prefill_s - times.request_s
     return alone, min(alone, times.prefill_work_s), max(1.0, 1.0 / times.step_share)

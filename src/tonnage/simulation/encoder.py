@@ -41,7 +41,11 @@ KEPT: Final = 0.9
 def encode_s(
     placement: Placement, overheads: Overheads, *, images: Images, count: float, tp: int = 1, dealt: bool = False
 ) -> float:
-    """One pass over `count` images on `tp` ranks that share its weights, or that each take whole images. [s]"""
+    """
+    One pass over `count` images on `tp` ranks. [s]
+
+    The ranks divide the encoder's weights, or are `dealt` whole images each, whose encodings are gathered afterwards.
+    """
     p, o = placement, overheads
     if dealt and tp > 1:
         mine = encode_s(placement, overheads, images=images, count=math.ceil(count / tp - 1e-9))
@@ -51,7 +55,7 @@ def encode_s(
     sixteen = "fp16" if p.precision.activations == "fp16" else "bf16"
     formats = Precision(weights=sixteen, kv=sixteen, activations=sixteen)
     work = encoder_work(p.model, images, count=count, precision=formats, layout=Layout(tp=tp))
-    eye = replace(
+    encoder = replace(
         p,
         model=encoder_model(p.model, encoder_of(p.model)),
         layout=Layout(tp=tp),
@@ -59,14 +63,18 @@ def encode_s(
         speculation=None,
         two_batches=False,
     )
-    parts = parts_of(work, eye)
+    parts = parts_of(work, encoder)
     return max(busy_s(parts, o, prompts=True), o.prefill_launch_s * parts.kernels)
 
 
 def encoder_share(
     placement: Placement, overheads: Overheads, *, images: Images, budget: float, hits: float, dealt: bool
 ) -> tuple[float, float]:
-    """What encoding adds to steps that carry prompts of these images: once a step, and for each image. [s, s]"""
+    """
+    What encoding adds to steps that carry prompts of these images: once a step, and for each image. [s, s]
+
+    `budget` is the image tokens of the widest pass, `hits` the share of images whose encoding is kept already.
+    """
     tp = placement.layout.tp
     n = max(1.0, images.per_request)
     many = max(2.0 * n, budget / images.tokens)
@@ -82,7 +90,11 @@ def encoder_share(
 
 
 def hits_of(model: Model, images: Images, *, kept: float) -> float:
-    """Share of images whose encoding is found again in so much room: as stated, or of how many there are. [-]"""
+    """
+    Share of images whose encoding is found again in so many bytes. [-]
+
+    As stated; else the share of all different images that fit; 0 where neither is stated.
+    """
     if images.hits is not None:
         return images.hits
     if images.distinct is None:
@@ -92,7 +104,11 @@ def hits_of(model: Model, images: Images, *, kept: float) -> float:
 
 
 def encoder_parts(model: Model, images: Images, *, tokens: float, kept: float, tp: int) -> tuple[Quantity, ...]:
-    """What encoding holds on a rank beside the encoder's weights: activations of a pass, and encodings. [bytes]"""
+    """
+    What encoding holds on a rank beside the encoder's weights: activations of a pass, and encodings. [bytes]
+
+    `tokens` are the image tokens of a pass, `kept` the bytes of encodings.
+    """
     tower = encoder_of(model)
     width = tower.hidden_size or model.hidden_size
     rows = max(1.0, tokens / images.tokens) * images.tiles * images.patches

@@ -7,7 +7,7 @@ Engines follow four rules, and each has its own identity here; an engine's recor
 - *need* (Transformers, llama.cpp, ExLlama, FasterTransformer): the cache of the batch or context asked for.
 
 `kv_pool` opens the memory of the fullest rank into parts that end at the limit, and says whether what was asked for
-fits; when it does not, by how much, and what would be the nearest change.
+fits; when it does not, by how much, and which part is largest.
 """
 
 from __future__ import annotations
@@ -126,6 +126,7 @@ def kv_pool(
     The cache pool of one rank and whether the demand fits it; `engine` has its settings filled (`engines.registry`).
 
     `device` says what a log knows better than the catalogue; `images` is what encoding them holds beside all else.
+    Without a demanded context the verdict is about weights and buffers, and what the engine allocates by itself.
     """
     layout, demand, device = layout or Layout(), demand or Demand(), device or Device()
     rule, settings = engine.spec.memory, engine.settings
@@ -199,7 +200,11 @@ def _of_sequences(count: float) -> str:
 def _sequence_bytes(
     model: Model, precision: Precision, layout: Layout, *, engine: ResolvedEngine, demand: Demand
 ) -> tuple[float, float]:
-    """Bytes of one sequence beyond the shared prefix, and of the prefix itself, on one rank."""
+    """
+    Bytes of one sequence beyond the shared prefix, and of the prefix itself, on one rank.
+
+    Without a demanded context a sequence has the engine's longest, else the model's; contexts are whole blocks.
+    """
     settings = engine.settings
     context = demand.context_tokens or float(settings.max_model_len or model.max_context or 0)
     block = settings.block_tokens or 1
@@ -296,6 +301,7 @@ def _rotary(model: Model) -> Quantity:
 
 
 def _beyond_torch(engine: ResolvedEngine, ranks: int, accelerator: Accelerator, device: Device) -> Quantity:
+    """What a rank holds outside PyTorch's allocator: as a start log tells, else by release and number of ranks."""
     basis = Basis.CALIBRATED
     if device.beyond_torch_bytes is not None:
         value, source, basis = device.beyond_torch_bytes, "given", Basis.MEASURED
@@ -384,6 +390,12 @@ def _graphs() -> Quantity:
 
 
 def _verdict(held: _Held, *, need: Quantity, free: float, wanted: float, accelerator: Accelerator) -> Verdict:
+    """
+    Whether the cache that is wanted fits what weights and buffers leave free on a rank (host memory included).
+
+    Where these leave nothing it does not, even if no cache is wanted. The refusal names no nearest change: callers try
+    some.
+    """
     if free >= wanted and free > 0:
         return Verdict(ok=True)
     short = wanted - free if free < wanted else -free

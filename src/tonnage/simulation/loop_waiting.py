@@ -22,7 +22,7 @@ CLIP_TOKENS = 4096
 
 @kernel
 def enter(world: World, s: State, r: int, now_s: float) -> None:
-    """A request reaches the scheduler."""
+    """A request reaches the scheduler; an idle replica's clock moves on to that time."""
     t = s.tally
     if t.running + t.waiting == 0 and t.now_s < now_s:
         t.now_s = now_s
@@ -92,7 +92,12 @@ def _blocks_wanted(world: World, r: int, tokens: int) -> int:
 
 @kernel
 def _need_of(world: World, s: State, r: int, left: int) -> tuple[int, bool]:
-    """Tokens that a waiting request would get of `left`, and whether it is admitted."""
+    """
+    Tokens that a waiting request would get of `left`, and whether it is admitted.
+
+    (0, not admitted) where only the budget is too small for a prompt that may not be cut; otherwise a request that is
+    not admitted lacks blocks.
+    """
     rules, mine, t = world.rules, at(world.asked, r), s.tally
     target = mine.prompt + mine.said
     found, hits, _ = _find_cached(world, s, r)
