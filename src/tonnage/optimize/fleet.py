@@ -8,10 +8,10 @@ bucket. Then, for every period,
     work of a bucket       sum of its flows over ways  >=  demand
     time of a replica      sum over buckets of flow / rate  <=  replicas
     slots of a machine     sum of charge x replicas  <=  slots x instances          (and cores likewise)
-                           of machines that are alike together, for every charge (`fleet_kinds`)
+                           of machines that are alike together, for every charge (`fleet_machines`)
     quota                  sum of slots x instances  <=  most
     loss of one domain     the same work without its machines, for the share that must survive
-    loss of zones          the same work from what stands in each of the zones that are left (`fleet_zones`)
+    loss of zones          the same work from what stands in each of the zones that are left (`fleet_problem`)
     loss of k replicas     the same work without the k fastest that are in use
 
 and cost = always-terms x all hours + hourly terms x their hours + starts. Slots pack exactly: charges of one machine

@@ -4,9 +4,8 @@ Most columns belong to one period (an hour of the day); a few are shared by all 
 goes to HiGHS whole. A large one, given to HiGHS so, still has gaps of 20-35 % after a minute, because it finds no good
 solution to start from and its bound is that of fractions of machines. So:
 
-1. The relaxation is solved and tightened by rows that whole numbers keep (`programme_cuts`, `programme_hull`). That is
-   the bound.
-2. Its shared columns are made whole one after the other, the relaxation solved again after each (`programme_shared`).
+1. The relaxation is solved and tightened by rows that whole numbers keep (`programme_cuts`). That is the bound.
+2. Its shared columns are made whole one after the other, the relaxation solved again after each (`hold_shared`).
 3. With those held and the rows between periods priced by duals, each period is a small programme of its own. A last
    relaxation with every whole number held sets the rest.
 4. Unless that is near enough, or the programme too large, HiGHS improves it among the columns that the relaxation takes

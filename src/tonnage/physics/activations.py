@@ -3,8 +3,8 @@
 A layer keeps the inputs of its matrices, of its norms, of attention and of the feed-forward's
 non-linearity. Which of them survive depends on the software (fused kernels keep less than one eager
 call per line), on what is trained (a frozen matrix needs no input), on recompute, and on how tensor,
-sequence and context parallelism cut them. `layer_bytes_per_token` says it for any layer of the nouns; the formulas
-above it are the published ones for the GPT layer, which it must reproduce.
+sequence and context parallelism cut them. `layer_bytes_per_token` says it for any layer of `domain.model`, and must
+reproduce the published formulas for the GPT layer.
 
 Ignored: dropout masks (modern models train without), saved statistics of norms and attention.
 """
@@ -60,7 +60,7 @@ def layer_bytes_per_token(
 
     Valid
     -----
-    Any layer of the nouns. State-space mixers are counted by the widths of their projections.
+    Any layer of `domain.model`. State-space mixers are counted by the widths of their projections.
 
     Source
     ------
@@ -136,6 +136,7 @@ def _element_bytes(setup: TrainSetup) -> int:
 
 
 def _kept_activations(group: LayerGroup, hidden: int, setup: TrainSetup, recompute: str) -> _Kept:
+    """What a layer keeps without recomputation ("none"), or with that of the attention core ("selective")."""
     size = _element_bytes(setup)
     norms = group.norms * hidden * _norm_bytes(group, setup, size)
     mixer = _mixer_values(group.mixer, hidden, setup)
@@ -254,7 +255,7 @@ def _feed_forward_values(feed_forward: FeedForward | None, hidden: int, setup: T
 
 
 def _score_bytes(mixer: Mixer | None, setup: TrainSetup) -> float:
-    """Attention scores, mask and dropped scores per token where no flash kernel hides them (5 N S)."""
+    """Attention scores, mask and dropped scores per token at 16 bits, where no flash kernel hides them: 5 N S."""
     heads = mixer.num_attention_heads if isinstance(mixer, Attention | LatentAttention) else 0
     seen = setup.seq_len
     if isinstance(mixer, Attention) and mixer.window:
@@ -277,6 +278,7 @@ def _matrix_outputs(group: LayerGroup, hidden: int, setup: TrainSetup) -> _Kept:
 
 
 def _widest(feed_forward: FeedForward | None, hidden: int) -> float:
+    """Values per token of the widest tensors of a layer, over all tensor-parallel ranks."""
     match feed_forward:
         case Mlp(intermediate_size=width, gated=gated):
             return width * (3.0 if gated else 1.0)

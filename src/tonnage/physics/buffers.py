@@ -140,7 +140,11 @@ def expert_peak_bytes(
 
 
 def activation_peak(model: Model, layout: Layout, *, max_num_seqs: float, step_tokens: float) -> Quantity:
-    """The larger of sampler and widest layer, as one part under the name of the larger. [bytes]"""
+    """
+    The larger of sampler and widest layer on one rank, as one part under the name of the larger. [bytes]
+
+    The sampler has a row for each sequence, at most one for each token of the step; 0 sequences leave it out.
+    """
     sampled = min(max_num_seqs, step_tokens) if model.has_head else 0.0
     logits = logits_peak_bytes(max_num_seqs=sampled, vocab_size=model.vocab_size)
     widest = max((_layer_peak(model, group, layout, step_tokens) for group in model.layers), default=0.0)
@@ -152,6 +156,7 @@ def activation_peak(model: Model, layout: Layout, *, max_num_seqs: float, step_t
 
 
 def _layer_peak(model: Model, group: LayerGroup, layout: Layout, tokens: float) -> float:
+    """Peak inside one layer of a group; of a mixture that of its routed experts or its widest dense part. [bytes]"""
     hidden = group.hidden_size or model.hidden_size
     feed_forward = group.feed_forward
     if isinstance(feed_forward, Moe):

@@ -234,7 +234,11 @@ def state_bytes_per_sequence(model: Model, layout: Layout = ONE_RANK) -> float:
 
 
 def cache_layers(model: Model, layout: Layout = ONE_RANK) -> Iterable[tuple[LayerGroup, float]]:
-    """The decoder's layer groups that cache keys, values or latents, with how many one pipeline stage holds."""
+    """
+    The decoder's layer groups that cache keys, values or latents, with how many of each the fullest stage holds.
+
+    Layers that use the keys of another layer, or attend both ways, cache nothing.
+    """
     for group in model.layers:
         if isinstance(group.mixer, Attention) and (group.mixer.kv_shared or not group.mixer.causal):
             continue
@@ -258,6 +262,7 @@ class _Kept(NamedTuple):
 
 
 def _layer_cache(mixer: Mixer | None, kv_format: str, tp: int) -> Iterator[_Kept]:
+    """The caches of one layer on one rank; none of layers that keep states or nothing."""
     element_bytes = number_format(kv_format).bytes
     match mixer:
         case Attention():
@@ -328,6 +333,7 @@ def index_key_bytes(mixer: Attention | LatentAttention, *, element_bytes: float)
 
 
 def _state(mixer: StateSpace | LatentAttention, tp: int) -> float:
+    """What one layer keeps of a sequence on one rank, whatever its length. [bytes]"""
     if isinstance(mixer, LatentAttention):
         if not mixer.compress_ratio:
             return 0.0

@@ -251,7 +251,11 @@ def network_rate(ladder: Ladder) -> float:
 
 
 def collective_s(op: Operator, *, accelerator: Accelerator, ladder: Ladder) -> tuple[float, Rung, Grid | None]:
-    """Seconds of one collective, its rung of the ladder, and the grid that was read; none where the formula answers."""
+    """
+    Seconds of one collective, its rung of the ladder, and the grid that was read; none where the formula answers.
+
+    0 on one rank, or without a message.
+    """
     if op.ranks <= 1 or op.message_bytes <= 0:
         return 0.0, "own", None
     if op.inter_node and op.per_node > 1:
@@ -293,15 +297,15 @@ def _two_levels_s(op: Operator, accelerator: Accelerator, ladder: Ladder) -> flo
 
 
 def _measured_seconds(op: Operator, accelerator: Accelerator, ladder: Ladder) -> tuple[float, Rung, Grid] | None:
-    """From the grid of that many ranks, else of the nearest number above or below that was measured."""
+    """From the grid of that many ranks, else of the nearest number that was measured; none where no grid answers."""
     linked = has_link(accelerator, ranks=op.ranks)
     over = ("",) if linked else ("/pcie/local", "/pcie")
     # GeForce drivers refuse what the part that lends its grids can do: read the other card's memory.
-    apart = not linked and ladder.peer_access is not True and accelerator.segment == "consumer"
+    no_peer_access = not linked and ladder.peer_access is not True and accelerator.segment == "consumer"
     for ranks in _NEAREST_RANKS.get(op.ranks, _MANY_RANKS):
         keys = (f"{op.kind}/{ranks}{path}" for path in over)
         grid = next((ladder.grids[key] for key in keys if key in ladder.grids), None)
-        if grid is None or (apart and grid.rung != "own"):
+        if grid is None or (no_peer_access and grid.rung != "own"):
             continue
         rate = link_rate(accelerator, ranks=op.ranks)
         machine = Machine(

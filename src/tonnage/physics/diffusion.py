@@ -37,7 +37,11 @@ _VAE_BLOCKS: Final = 3
 
 
 def unet_work(unet: Unet, *, resolution: float, batch: float, precision: Precision) -> Work:
-    """One call of the denoiser on `batch` latent images (two for each image under guidance)."""
+    """
+    One call of the denoiser on `batch` latent images (two for each image under guidance).
+
+    A control network is a second copy of the way down and the middle.
+    """
     at = share(hidden=unet.block_out_channels[0], layout=Layout(), precision=precision, encoder=True)
     pixels = batch * (resolution / _SCALE) ** 2
     work = [*_down(unet, at, pixels, batch), *_middle(unet, at, pixels, batch)]
@@ -67,6 +71,7 @@ def vae_decoder_work(*, resolution: float, batch: float, precision: Precision, l
 
 
 def _down(unet: Unet, at: Share, pixels: float, batch: float) -> Iterator[Operator]:
+    """The way down: every level's blocks on a quarter of the pixels of the level before (`pixels`, of the batch)."""
     width = unet.block_out_channels[0]
     yield _convolution("input", at, pixels, unet.latent_channels, width)
     for level, wide in enumerate(unet.block_out_channels):
@@ -89,6 +94,7 @@ def _middle(unet: Unet, at: Share, pixels: float, batch: float) -> Iterator[Oper
 
 
 def _up(unet: Unet, at: Share, pixels: float, batch: float) -> Iterator[Operator]:
+    """The way up: one block a level more than down, each joined with an output of the way down."""
     channels = unet.block_out_channels
     last = len(channels) - 1
     skips = _skips(unet)
@@ -125,6 +131,7 @@ def _residual(at: Share, pixels: float, inputs: float, outputs: float) -> Iterat
 def _transformer(
     unet: Unet, at: Share, pixels: float, batch: float, level: int, depth: int | None = None
 ) -> Iterator[Operator]:
+    """Transformer layers over a level's pixels, `depth` of them or the level's own number, which may be none."""
     layers = unet.transformer_layers_per_block[level] if depth is None else depth
     if not layers:
         return
@@ -241,7 +248,11 @@ def text_tokens(model: Model) -> float:
 def denoiser_transformer_work(
     model: Model, *, resolution: float, batch: float, precision: Precision, frames: int | None = None
 ) -> Work:
-    """One call of a diffusion transformer on `batch` latent images, or clips of so many frames."""
+    """
+    One call of a diffusion transformer on `batch` latent images, or clips of so many frames.
+
+    Layers that have no attention or no dense feed-forward are left out.
+    """
     at = share(hidden=model.hidden_size, layout=Layout(), precision=precision, encoder=True)
     known = model.network or Network(flop=0.0)
     image = latent_tokens(
@@ -260,7 +271,11 @@ def denoiser_transformer_work(
 
 
 def text_encoder_work(towers: tuple[Tower, ...], *, tokens: float, batch: float, precision: Precision) -> Work:
-    """Every text encoder once over the prompt, from its parameters (embeddings are a few per cent)."""
+    """
+    Every text encoder once over the prompt, from its parameters (embeddings are a few per cent).
+
+    Text encoders are the towers that have "text" in their name.
+    """
     stored = number_format(precision.weights)
     return tuple(
         Operator(
@@ -286,6 +301,7 @@ def _streams(group: LayerGroup, hidden: int) -> int:
 
 
 def _block(group: LayerGroup, look: Attention, at: Share, *, image: float, text: float, batch: float) -> Work:
+    """All layers of a group on so many tokens of an image and of its text, for every image of the batch."""
     count, streams = float(group.count), _streams(group, at.hidden)
     crossed = group.cross_attention is not None
     both = image if crossed else image + text

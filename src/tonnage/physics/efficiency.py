@@ -154,7 +154,11 @@ _PARALLEL: Final = {
 
 
 def model_s(demand: Demand, machine: Machine, *, floor_s: float) -> float:
-    """Launch and roofline of a demand on a machine, before what was measured corrects it. [s]"""
+    """
+    Launch and roofline of a demand on a machine, before what was measured corrects it. [s]
+
+    A demand with a message takes the link alone; its FLOP and bytes do not count.
+    """
     flop, moved_bytes, message_bytes = demand
     if message_bytes:
         return floor_s + message_bytes / (machine.link_bytes_per_s * _REACHED)
@@ -184,7 +188,11 @@ def grid_s(grid: Grid, point: Point, *, machine: Machine, weights_bytes: float, 
 
 
 def _bracket(axis: tuple[float, ...], position: float) -> tuple[int, float]:
-    """Index of the node below and how far towards the next one; below the first node -1."""
+    """
+    Index of the node below and the share of the way to the next one.
+
+    (0, -1) below the first node, (last node, 0) at the last or beyond it.
+    """
     if position < axis[0]:
         return 0, -1.0
     low = bisect_right(axis, position) - 1

@@ -260,7 +260,8 @@ def poisson_quantile(*, mean: float, p: float) -> int:
 
     Valid
     -----
-    Exact below a mean of 500; beyond it the normal approximation, within one count.
+    Exact up to a mean of 500. Beyond it the normal approximation: within one count for p of 0.1 to 0.9 up to means of
+    10,000; at 0.95 it is 0.09 standard deviations too large.
 
     Source
     ------
@@ -272,7 +273,7 @@ def poisson_quantile(*, mean: float, p: float) -> int:
     [0, 2, 5]
     """
     if mean > 500.0:
-        # Bisect the normal distribution's quantile through its logistic approximation.
+        # The normal distribution's quantile by its logistic approximation.
         z = log(p / (1.0 - p)) / 1.702
         return max(0, round(mean + z * sqrt(mean)))
     term, count = exp(-mean), 0

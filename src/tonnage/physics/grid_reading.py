@@ -88,6 +88,7 @@ def stored_over(op: Operator, grid: Grid) -> str:
 
 
 def _nearest_width(ladder: Ladder, prefix: str, width: float) -> Grid | None:
+    """The grid of a head size, else that of the nearest one that was measured; none without any."""
     found = ladder.grids.get(f"{prefix}/{width:.0f}")
     if found is not None:
         return found
@@ -199,6 +200,7 @@ def _latent_step(op: Operator, ladder: Ladder) -> Measured | None:
 
 
 def _recurrent(op: Operator, ladder: Ladder) -> Measured | None:
+    """Where a pass over recurrent states is: in the grid of decodes up to four rows of a sequence, else of prompts."""
     batch = max(op.batch, 1.0)
     states = op.heads * op.head_dim * max(op.k, 1.0) / (128.0 * 128.0)  # of the measured size
     if op.m <= 4.0 * batch:
@@ -234,7 +236,11 @@ def _machine(peak_flop_per_s: float, memory_bytes_per_s: float) -> Machine:
 
 
 def read(op: Operator, measured: Measured, *, accelerator: Accelerator, ladder: Ladder) -> float:
-    """Seconds that a grid says of an operator on this accelerator."""
+    """
+    Seconds that a grid says of an operator on this accelerator.
+
+    What reads weights or states anew takes no less than their bytes at the listed bandwidth.
+    """
     grid, point, weights_bytes, width = measured
     peak = peak_flop_per_s(accelerator, op.compute) * ladder.sustained
     over = peak if op.compute == (at := stored_over(op, grid)) else peak_flop_per_s(accelerator, at) * ladder.sustained

@@ -278,6 +278,7 @@ def stored_bytes(model: Model, precision: Precision) -> float:
 
 
 def _file_bytes(model: Model, precision: Precision) -> float:
+    """All weights as files hold them, by their formats: not padded, with layers for multi-token prediction. [bytes]"""
     whole = _rank_bytes(model, precision, ONE_RANK, padded=False).value
     if not model.mtp_layers:
         return whole
@@ -288,11 +289,13 @@ def _file_bytes(model: Model, precision: Precision) -> float:
 
 
 def _is_own(model: Model, precision: Precision) -> bool:
+    """Whether these are the formats of the weights that the checkpoint is published in."""
     own = checkpoint_precision(model)
     return number_format(precision.weights) == number_format(own.weights) and precision.experts == own.experts
 
 
 def _rank_bytes(model: Model, precision: Precision, layout: Layout, *, padded: bool = True) -> Quantity:
+    """Weights on the fullest rank by parts and formats; `padded` as engines hold them, else as files do. [bytes]"""
     if not model.layers and not model.encoder:
         total = parameters(model)
         return Quantity.of_parts("bytes", (_network(part, precision) for part in total.parts))
@@ -355,6 +358,7 @@ def _ends(model: Model, precision: Precision, layout: Layout, *, padded: bool) -
 def _layer_bytes(
     model: Model, group: LayerGroup, precision: Precision, layout: Layout, *, padded: bool
 ) -> dict[str, float]:
+    """One layer of a group on one rank, by part. [bytes]"""
     hidden = group.hidden_size or model.hidden_size
     mixer = "state_space" if isinstance(group.mixer, StateSpace) else "attention"
     found: dict[str, float] = {}

@@ -44,6 +44,7 @@ def _projection(name: str, at: Share, m: float, n: float, k: float, count: float
 
 
 def _attention(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Work:
+    """Attention with keys and values per head: projections, rotary, norms, an indexer, the kernels, the output."""
     heads = units_per_rank(mixer.num_attention_heads, at.tp)
     kv_heads = units_per_rank(mixer.num_key_value_heads, at.tp)
     value_dim = mixer.v_head_dim or mixer.head_dim
@@ -85,7 +86,7 @@ def _norms_over_heads(at: Share, values: float, rows: float, count: float) -> Wo
     return (elementwise_pass("sums of squares", at, read=values, write=4.0 * rows, count=count), norm)
 
 
-def _most(mixer: Attention | LatentAttention) -> int | None:
+def _most_keys(mixer: Attention | LatentAttention) -> int | None:
     """Cached keys a query attends at most: its window, or those its indexer chooses; None = all of them."""
     return min((keys for keys in (mixer.window, mixer.index_topk) if keys), default=None)
 
@@ -151,7 +152,7 @@ def _core(look: _Look, step: _Step, at: Share, compute: str, count: float) -> Wo
 def _cores(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Work:
     """Prefill and decode kernels of one attention layer."""
     heads, kv_heads = units_per_rank(mixer.num_attention_heads, at.tp), units_per_rank(mixer.num_key_value_heads, at.tp)
-    value, most = mixer.v_head_dim or mixer.head_dim, _most(mixer)
+    value, most = mixer.v_head_dim or mixer.head_dim, _most_keys(mixer)
     entry_bytes = number_format(at.kv).bytes * kv_heads * (mixer.head_dim + value)
     look = _Look(heads, kv_heads, mixer.head_dim, value, entry_bytes, mixer.window)
     causal = 0.0 if at.encoder else float(mixer.causal)
@@ -166,6 +167,7 @@ def _cores(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Work:
 
 
 def _latent(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> Work:
+    """Latent attention in the forms that its prompts and decodes take, with what folds and what chooses its keys."""
     heads = units_per_rank(mixer.num_attention_heads, at.tp)
     query_dim = mixer.qk_nope_head_dim + mixer.qk_rope_head_dim
     latent = mixer.kv_lora_rank + mixer.qk_rope_head_dim
@@ -195,6 +197,7 @@ def _latent(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> 
 
 
 def _latent_output(mixer: LatentAttention, at: Share, rows: float, count: float) -> Work:
+    """The output projection: one matrix, or two of low rank, of which the first has groups of heads."""
     values = units_per_rank(mixer.num_attention_heads, at.tp) * mixer.v_head_dim
     rank = mixer.o_lora_rank
     if rank is None:
@@ -242,7 +245,7 @@ def _latent_prefill(mixer: LatentAttention, at: Share, tokens: Tokens, count: fl
     """Expanded form: keys and values of chunk and cache are made from the latents, then attended per head."""
     heads, value = units_per_rank(mixer.num_attention_heads, at.tp), mixer.v_head_dim
     query, held = mixer.qk_nope_head_dim + mixer.qk_rope_head_dim, tokens.cached + tokens.chunk
-    most = _most(mixer)
+    most = _most_keys(mixer)
     seen = attended_tokens(chunk=tokens.chunk, cached=tokens.cached, window=most)
     expand = heads * (mixer.qk_nope_head_dim + value)
     look = _Look(heads, heads, query, value, 2.0 * heads * (query + value), most)
@@ -257,7 +260,7 @@ def _latent_decode(mixer: LatentAttention, at: Share, tokens: Tokens, count: flo
     """Absorbed form: queries move into the latent space, one shared latent per token is read by all heads."""
     heads = units_per_rank(mixer.num_attention_heads, at.tp)
     rows, rank = tokens.decode_rows, mixer.kv_lora_rank
-    width, now = rank + mixer.qk_rope_head_dim, min(tokens.context, _most(mixer) or tokens.context)
+    width, now = rank + mixer.qk_rope_head_dim, min(tokens.context, _most_keys(mixer) or tokens.context)
     look = _Look(heads, 1, width, rank, number_format(at.kv).bytes * width)
     step = _Step("mla_decode", tokens.decodes, rows, now, now, now)
 

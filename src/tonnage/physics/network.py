@@ -300,7 +300,9 @@ def traced_moments(
     profile: Profile, setup: TrainSetup, *, gradients: float, stay: bool
 ) -> tuple[tuple[Quantity, ...], ...]:
     """
-    Every moment of the traced step that can be its peak; gradients that are there already (`stay`) count with it.
+    Every moment of the traced step that can be its peak: its gradients and its activations. [bytes]
+
+    `gradients` are those of all trained parameters; where they `stay`, each moment has them whole. [bytes]
     """
     each = gradients / max(profile.trainable_parameters, 1.0)
     least = gradients if stay else 0.0
@@ -319,6 +321,7 @@ def traced_moments(
 
 
 def _operator(op: TracedOperator, batch: float, precision: Precision) -> Operator:
+    """A traced operator, whose values are of one sample, for a batch in these formats; weights are read once."""
     stored = number_format(precision.weights)
     wide = element_bytes(precision.activations)
     sixteen = precision.kv if op.kind == "attention" else precision.activations

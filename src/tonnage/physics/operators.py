@@ -145,13 +145,13 @@ def _second_witness(
     stands_in = op.compute == "int8" and grid.origin is not None and "/int8" not in grid.origin.key
     # No 16-bit kernel beats its datasheet: most tables need no look at another one.
     widened = op.n * op.k * max(op.groups, 1.0) * 2.0 / accelerator.memory_bytes_per_s
-    plain = "fp16" if "bf16" not in accelerator.peaks and "fp16" in accelerator.peaks else "bf16"
-    if not stands_in and seconds <= SLOWER * max(widened, op.flop / peak_flop_per_s(accelerator, plain)):
+    half = "fp16" if "bf16" not in accelerator.peaks and "fp16" in accelerator.peaks else "bf16"
+    if not stands_in and seconds <= SLOWER * max(widened, op.flop / peak_flop_per_s(accelerator, half)):
         return first
     sixteen = find(op, ladder, names=("bf16",), stored=2.0)
     if sixteen is None:
         return first
-    wide = msgspec.structs.replace(op, weights=plain, compute=plain)
+    wide = msgspec.structs.replace(op, weights=half, compute=half)
     most = read(wide, sixteen, accelerator=accelerator, ladder=ladder)
     most = SLOWER * _agreed_s(wide, sixteen, most, accelerator=accelerator, ladder=ladder)
     if not stands_in and seconds <= most:
@@ -191,6 +191,11 @@ def _roofline(op: Operator, accelerator: Accelerator, ladder: Ladder, compute: f
 
 
 def _gemm(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
+    """
+    A product by the generic curve. [s]
+
+    Few rows reach less of the peak, weights that are widened to 16 bits on the way less still.
+    """
     curve = ladder.curve
     compute, memory, m0 = curve.gemm.get(op.compute, curve.gemm["bf16"])
     known = number_format(op.weights)
@@ -213,6 +218,7 @@ def _gemm(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
 
 
 def _prefill(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
+    """Attention of prompts by the generic curve: short ones reach less of the peak. [s]"""
     curve = ladder.curve
     width = max(op.heads * op.head_dim * max(op.batch, 1.0), 1.0)
     # Query tokens of a causal prompt with the same FLOP: one number for chunks, windows and encoders.
@@ -224,6 +230,7 @@ def _prefill(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
 
 
 def _decode(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
+    """Attention of decodes by the generic curve: little cached work leaves multiprocessors idle. [s]"""
     curve = ladder.curve
     context = min(op.context, op.window) if op.window else op.context
     units = max(op.batch, 1.0) * max(op.kv_heads, 1.0) * max(context, 1.0) / (256.0 * (ladder.multiprocessors or 100.0))

@@ -154,6 +154,7 @@ def active_parameters(model: Model) -> Quantity:
 
 
 def _count(model: Model, active: bool) -> Quantity:
+    """Parameters by part, all or those that a token passes; of a network without layers the published count."""
     parts = [
         Quantity(name="embedding", value=embedding_parameters(model)),
         Quantity(name="positions", value=position_parameters(model)),

@@ -1,7 +1,7 @@
 """What one rank computes: its share of heads and widths, and the formats its products run in.
 
 A `Share` fixes everything about a rank that does not change from step to step. Architectures
-(`mixers.py`, `feed_forward.py`, `transformer.py`) read it to write operators. Key/value heads are
+(`mixers.py`, `transformer.py`, `diffusion.py`) read it to write operators. Key/value heads are
 replicated when there are fewer of them than ranks; query heads, widths and vocabulary divide.
 
 `Tokens` says what one step processes. Both are per attention-data-parallel rank.

@@ -116,13 +116,23 @@ def _state(states: float, bits: float) -> float:
 
 
 def held_parameters(setup: TrainSetup) -> Held:
-    """Parameters of the fullest stage's rank: layers divided by tp, experts by ep and etp, embedding and head by tp."""
+    """
+    Parameters of the fullest stage's rank: layers divided by tp, experts by ep and etp, embedding and head by tp.
+
+    Nothing is divided among data-parallel ranks here (`shard_ranks`).
+    """
     layout = setup.layout
     return _held(setup.model, layout.tp, (layout.ep, layout.expert_tp, layout.etp or 1), pp=layout.pp, vpp=layout.vpp)
 
 
 @lru_cache(maxsize=1024)  # a search asks for the same few degrees under every sharding and batch
 def _held(model: Model, tp: int, experts_over: tuple[int, int, int], *, pp: int, vpp: int) -> Held:
+    """
+    What the fullest stage's rank works on.
+
+    `experts_over`: expert-parallel ranks, ranks that cut each expert, and ranks that still cut it when full sharding
+    gathers a layer. A network without layers is one stage, whose largest unit is taken as an eighth of it.
+    """
     count = model.depth
     towers = sum(tower.parameters for tower in model.towers)
     # Latent diffusion trains its denoiser; what encodes texts and images is frozen (arXiv 2112.10752, section 3.3).
@@ -149,7 +159,7 @@ def _held(model: Model, tp: int, experts_over: tuple[int, int, int], *, pp: int,
 
 def adapter_parameters(setup: TrainSetup) -> float:
     """
-    Trainable parameters of the adapters: rank x (inputs + outputs) of every adapted matrix.
+    Trainable parameters of the adapters over all ranks: rank x (inputs + outputs) of every adapted matrix.
 
     DoRA adds one magnitude per output. Routed experts carry no adapters unless the case states a count.
     """
@@ -167,7 +177,7 @@ def training_memory(setup: TrainSetup, *, memory_kind: str = "reserved") -> Quan
     Peak memory of the fullest rank, opened into its parts at the moment of the peak.
 
     `memory_kind` says what is counted: "allocated" by tensors, "reserved" with the allocator's
-    fragmentation, "device" as the driver shows it, with context and communicator buffers.
+    fragmentation, "device" as the driver shows it, with context and communicator buffers. Headroom is the caller's.
     """
     persistent, gradients, gathered = _states(setup)
     moments = (*_moments(setup, gradients), *_stepping(setup, gradients))
@@ -226,7 +236,7 @@ def _of_rank(held: Held, setup: TrainSetup, *, divided: bool) -> float:
 
 
 def _states(setup: TrainSetup) -> tuple[tuple[Quantity, ...], float, float]:
-    """Persistent parts, the gradients of one rank, and buffers of sharded training."""
+    """Persistent parts, the gradients of one rank, and buffers of sharded training. [bytes]"""
     if setup.model.kind == "recommender":
         return _table_states(setup), 0.0, 0.0
     held = held_parameters(setup)
@@ -261,7 +271,7 @@ def _table_states(setup: TrainSetup) -> tuple[Quantity, ...]:
 
 
 def _adapter_states(setup: TrainSetup, held: Held) -> tuple[tuple[Quantity, ...], float, float]:
-    """A frozen base, in 16 or 4 bits, and adapters trained in full."""
+    """A frozen base in its format and adapters trained in full: parts, gradients and buffers, as `_states`. [bytes]"""
     stage, (dense_ranks, expert_ranks) = setup.layout.zero_stage, shard_ranks(setup)
     shards, expert_shards = (dense_ranks, expert_ranks) if stage >= 3 else (1, 1)
     stored = number_format(_base_format(setup))
@@ -357,7 +367,11 @@ def _gradients_stay(setup: TrainSetup) -> bool:
 
 
 def _activations(setup: TrainSetup, tokens: float) -> tuple[float, float, float, float]:
-    """Kept activations of the fullest stage, the working set of a recomputed layer, the embedding's and the logits."""
+    """
+    Bytes of kept activations of the fullest stage, of a recomputed layer's working set, the embedding and the logits.
+
+    `tokens` are those of one micro-batch on one rank; what several in flight keep is counted here.
+    """
     layout, model = setup.layout, setup.model
     count, width = model.depth, model.hidden_size
     each = [layer_bytes_per_token(g, width, setup=setup) for g in model.groups]

@@ -160,6 +160,7 @@ def _alignment(op: Operator, coefficients: TrainCoefficients) -> float:
 
 
 def _share(op: Operator, setup: TrainSetup) -> float:
+    """Share of its format's peak that a long product reaches; formats without units count as 16 bits. [-]"""
     accelerator, coefficients = setup.accelerator, setup.coefficients
     wide = by_architecture(coefficients.gemm, accelerator.architecture)
     if op.compute == "fp4" and op.compute in accelerator.peaks:
@@ -184,7 +185,7 @@ def by_architecture(table: Mapping[str, float], architecture: str) -> float:
 
 
 def _narrow_share(accelerator: Accelerator, compute: str, coefficients: TrainCoefficients) -> float:
-    """Of 8-bit products: what their kernels reach, or what the board's power limit lets them."""
+    """Share of the peak of 8-bit products: what their kernels reach, at most what the board's power limit lets them."""
     kernels = by_architecture(coefficients.narrow, accelerator.architecture)
     energy = by_architecture(coefficients.narrow_energy, accelerator.architecture)
     if not energy or not accelerator.power_w:

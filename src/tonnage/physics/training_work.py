@@ -49,7 +49,7 @@ class LayerWork(Record, kw_only=True):
 
 
 def layer_work(group: LayerGroup, hidden_size: int, *, setup: TrainSetup) -> LayerWork:
-    """Work of one layer for one micro-batch."""
+    """Work of one layer for one micro-batch on one rank; recompute is the step's, not listed here."""
     hidden = group.hidden_size or hidden_size
     tokens = setup.sequences * setup.passed_len / setup.layout.cp
     forward: list[Operator] = []
@@ -76,7 +76,11 @@ def layer_work(group: LayerGroup, hidden_size: int, *, setup: TrainSetup) -> Lay
 
 
 def head_work(setup: TrainSetup) -> LayerWork:
-    """Embedding, vocabulary projection and loss of one micro-batch."""
+    """
+    Vocabulary projection and loss of one micro-batch on one rank, for the positions that are predicted.
+
+    Nothing for models without a vocabulary projection; objectives that score have one column.
+    """
     tokens = setup.sequences * setup.passed_len * setup.predicted_share / setup.layout.cp
     tp, model = setup.layout.tp, setup.model
     columns = 1 if OBJECTIVES[setup.objective].scores else model.logit_columns
@@ -209,6 +213,11 @@ def _core(mixer: Mixer | None, setup: TrainSetup, tokens: float) -> tuple[list[O
 def _attention(
     heads: float, widths: tuple[int, int], mixer: Attention | LatentAttention, setup: TrainSetup, tokens: float
 ) -> tuple[list[Operator], list[Operator]]:
+    """
+    Attention's own products, forward and backward; without a flash kernel its scores pass through memory.
+
+    `heads` are those of one rank, `widths` those of a key and of a value.
+    """
     # A mask that kernels read keeps them out of other examples; without such a kernel every score is computed.
     seen = setup.attended_len if setup.flash_attention else setup.passed_len
     window = mixer.window if isinstance(mixer, Attention) else None

@@ -168,6 +168,11 @@ class _Routed(NamedTuple):
 
 
 def _mixture(moe: Moe, at: Share, rows: float, count: float) -> Work:
+    """
+    Router, routed experts and the dense parts of `count` mixtures on the fullest rank.
+
+    `rows` are those of one data-parallel rank; experts see those of all.
+    """
     layout = at.layout
     ranks = layout.tp * layout.dp
     groups = min(layout.ep, ranks)
@@ -214,6 +219,7 @@ def _mixture(moe: Moe, at: Share, rows: float, count: float) -> Work:
 
 
 def _experts(name: str, at: Share, *, m: float, n: float, k: float, routed: _Routed, count: float) -> Operator:
+    """One product of the routed experts: m rows in all, n x k of each; the weights of those that are hit are read."""
     groups = routed.hit
     stored = number_format(at.experts)
     given_bytes = 2.0 if at.expert_compute == at.sixteen else stored.bytes if stored.bits < 16 else 1.0
@@ -253,7 +259,12 @@ def step_work(
     domain: int = 8,
     attends: tuple[str, ...] = (),
 ) -> Work:
-    """Operators of one engine step on one rank, of every pipeline stage it passes; `attends` as in `Share`."""
+    """
+    Operators of one engine step on one rank, of every pipeline stage it passes; `attends` as in `Share`.
+
+    The head runs for emitted rows alone. Of an encoder-decoder the prompts pass the encoder and the decoder begins with
+    one token a sequence; its source is as long as `context`, or as `chunk` where nothing decodes.
+    """
     at = share(hidden=model.hidden_size, layout=layout, precision=precision, domain=domain, attends=attends)
     work: list[Operator] = []
     source = 0.0

@@ -109,7 +109,11 @@ def _own_size(width: float, height: float, *, unit: int, tower: Tower) -> tuple[
 
 
 def _grid(width: float, height: float, tower: Tower) -> int:
-    """Tiles that an image is cut into."""
+    """
+    Tiles that an image is cut into, of the grids with at most the model's number of tiles.
+
+    On a canvas the grid that enlarges the image least, or shrinks it least; else the one nearest to its shape.
+    """
     most, side = tower.max_tiles, float(tower.tile_px or 0)
     grids = sorted(((c, r) for c in range(1, most + 1) for r in range(1, most // c + 1)), key=lambda g: g[0] * g[1])
     if tower.tiling == "canvas":

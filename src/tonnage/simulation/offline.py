@@ -127,7 +127,12 @@ def peak_of(peaks: dict[str, float], compute: str) -> tuple[float, str]:
 def machine_of(
     accelerator: Accelerator, silicon: Silicon, *, facts: Offline, fraction: float = 1.0, units: float | None = None
 ) -> Machine:
-    """One counted device of a catalogue part of so many multiprocessors, with its generation's energy per FLOP."""
+    """
+    A catalogue part as an engine sees it, of so many multiprocessors (`units`), with its generation's energy per FLOP.
+
+    `fraction` is the share of the part that one counted device is: 0.5 for one die of two. Rates measured on this very
+    part take the place of fitted efficiencies.
+    """
     power = accelerator.power_w
     joule = silicon.picojoule_per_flop
     own = accelerator.measured
@@ -211,15 +216,17 @@ def pass_s(work: Work, *, machine: Machine, runtime: Runtime, facts: Offline) ->
 
 
 def _weights(op: Operator) -> float:
+    """Weights that one execution of a product reads; 0 of all else. [bytes]"""
     return op.stored_bytes if op.flop and op.kind in {"gemm", "convolution"} else 0.0
 
 
 def _one_measured(op: Operator, machine: Machine, held: float) -> tuple[float, float]:
     """
-    The same on a processor whose own rates were measured: arithmetic and traffic add up, for one core does both.
+    Arithmetic and traffic of one execution on a processor whose own rates were measured; they add up, for one core does
+    both. [s, s]
 
-    Products read their weights twice, for libraries pack them first; weights of a network that its cache does not hold
-    come from memory each time.
+    Products read their weights twice, for libraries pack them first. `held` are the weights of the whole network: those
+    of one that the cache does not hold come from memory each time. [bytes]
     """
     own, weights = machine.measured, _weights(op)
     rest = max(op.read_bytes + op.write_bytes - weights, 0.0)
@@ -235,7 +242,7 @@ def _one_measured(op: Operator, machine: Machine, held: float) -> tuple[float, f
 
 
 def _pass_rate(passes: tuple[tuple[float, float], ...], moved: float) -> float | None:
-    """Rate of a pass that moves so many bytes, between the sizes that were measured."""
+    """Rate of a pass that moves so many bytes, between the (bytes, rate) that were measured; absent without any."""
     if not passes:
         return None
     if moved <= passes[0][0]:
@@ -257,7 +264,11 @@ def _style(op: Operator) -> str:
 
 
 def _unfused_share(op: Operator, runtime: Runtime) -> float:
-    """Share of an element-wise pass that crosses memory: of one that was traced, what the engine does not fuse."""
+    """
+    Traffic of an element-wise pass to memory, over what the work list says of it; more than 1 of passes one by one. [-]
+
+    Of traced passes it is the share that the engine does not fuse.
+    """
     if op.name.startswith(PIXELS):
         return min(max(runtime.passes - 2.0, 0.0) / (_PLAIN_PASSES - 2.0), 1.0)
     if op.name.startswith(TOKENS):
@@ -284,7 +295,7 @@ def _one(op: Operator, machine: Machine, runtime: Runtime, facts: Offline) -> tu
         compute * machine.silicon.efficiency * runtime.products * (runtime.narrow if ran in {"int8", "fp8"} else 1.0)
     )
     if op.kind == "attention_prefill" and not machine.measured.attention:
-        share *= _longer(op, facts)
+        share *= _long_attention_factor(op, facts)
     lost = machine.tiles / _outputs(op, machine) if op.m >= _TILE_ROWS and op.kind != "attention_decode" else 0.0
     compute_s = op.flop / (peak * share) * (1.0 + lost)
     # The layers of a network known by its totals are not bound alike: some wait for arithmetic, others for memory.
@@ -308,8 +319,12 @@ def _outputs(op: Operator, machine: Machine) -> float:
     return max(op.write_bytes / max(number_format(op.compute).bytes, 1.0), 1.0)
 
 
-def _longer(op: Operator, facts: Offline) -> float:
-    """What attention gains over long sequences: rows of scores amortise what each block starts and ends with."""
+def _long_attention_factor(op: Operator, facts: Offline) -> float:
+    """
+    Rate of attention over long sequences, over that at images and texts: 1 up to 4,096 tokens, most from 16,384. [-]
+
+    Rows of scores amortise what each block starts and ends with.
+    """
     if op.context <= _LONG_FROM:
         return 1.0
     return float(facts.long_attention ** min(log(op.context / _LONG_FROM) / log(_LONG_TO / _LONG_FROM), 1.0))

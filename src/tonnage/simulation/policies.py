@@ -113,7 +113,14 @@ def limits_of(
 
 
 def _with_host(ruled: Limits, pool: Pool, options: Mapping[str, Any]) -> Limits:
-    """Host memory behind the cache."""
+    """
+    The limits with host memory behind the cache; as they are where no option asks for it.
+
+    Raises
+    ------
+    BadRequest
+        Room or link are missing or not above 0, or the model's state does not grow with its tokens.
+    """
     if "host_cache" not in options:
         if "host_link" in options:
             raise BadRequest("host_link is for a cache in host memory; add host_cache, as in '64 GiB'")
@@ -131,6 +138,7 @@ def _with_host(ruled: Limits, pool: Pool, options: Mapping[str, Any]) -> Limits:
 
 
 def _whole(options: Mapping[str, Any], name: str, absent: int) -> int:
+    """An option that must be a whole number of at least 0; `absent` where it is not given."""
     value = options.get(name, absent)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise BadRequest(f"{name}: '{value}' is no whole number of at least 0; write for example 2048")
@@ -181,6 +189,11 @@ def _dynamic(ruled: Limits, options: Mapping[str, Any]) -> Limits:
 
 
 def _in_batches(ruled: Limits, options: Mapping[str, Any]) -> Limits:
+    """
+    Batches of at most `batch_size` requests that end together, of as many as may run where it is not given.
+
+    Prompts have steps of their own, all blocks of an answer are taken at admission, and nobody is preempted.
+    """
     most = _whole(options, "batch_size", ruled.max_num_seqs)
     if most < 1:
         raise BadRequest("batch_size: 0 is no batch; write how many requests start together at most, as in 16")

@@ -73,9 +73,9 @@ class Rollout(Record, kw_only=True):
 
 def fullest_share(lengths: Sequence[float], *, shares: int, seed: int = 0) -> tuple[float, ...]:
     """
-    Lengths of the replica that gets most tokens when they are dealt out at random: the others wait for it.
+    Lengths of the replica that gets most tokens when they are dealt out at random among `shares` replicas.
 
-    Engines are handed as many responses each, and nobody knows their lengths before.
+    Each is handed as many responses, and nobody knows their lengths before; the others wait for this one.
     """
     each = math.ceil(len(lengths) / shares)
     dealt = list(lengths)
@@ -136,7 +136,11 @@ def _at(quantiles: Sequence[tuple[float, float]], share: float) -> float:
 
 
 def rollout(table: StepTable, load: RolloutLoad) -> Rollout:
-    """One replica generates its share of a step, from the first prompt to the last token."""
+    """
+    One replica generates its share of a step, from the first prompt to the last token.
+
+    All prompts are computed before the first response begins.
+    """
     slots = max(1, math.floor(load.slots / load.weight)) if math.isfinite(load.slots) else len(load.lengths)
     waiting = iter(load.lengths)
     running: list[tuple[float, float, float]] = []  # (steps at its end, at its start, length)

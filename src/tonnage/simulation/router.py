@@ -51,18 +51,28 @@ def fleet_of(needed: int, *, spare: int = 0, zones: int = 1) -> int:
 
 
 def replicas_carrying(replicas: int, *, spare: int, zones: int) -> int:
-    """Replicas that must carry the load: those left without the spares, or without the largest of several zones."""
+    """
+    Replicas that must carry the load: those left without the spares, or without the largest of several zones.
+
+    The larger loss of the two counts, never both at once.
+    """
     return replicas - max(spare, math.ceil(replicas / zones) if zones > 1 else 0)
 
 
 def peak_load(request: Serve) -> float:
-    """Arrivals at the peak, or requests in flight where a number of these is asked for. [1/s or requests]"""
+    """
+    Arrivals at the peak, or requests in flight where a number of these is asked for. [1/s or requests]
+
+    One request in flight where neither is asked for.
+    """
     load = request.concurrency or 1.0 if request.rate_per_s is None else request.rate_per_s
     return load * request.shape.peak_to_mean
 
 
 def replicas_in_all(request: Serve, needed: float) -> int:
-    """Whole replicas, of which so many are left to a request's load when what it allows for has failed."""
+    """
+    Whole replicas, spares included: `needed`, rounded up and at least 1, are left when what may fail has failed.
+    """
     return fleet_of(max(1, math.ceil(needed - 1e-9)), spare=request.spare_replicas, zones=request.zones)
 
 
@@ -149,7 +159,12 @@ def simulate_fleet(
     """
     Requests, as they are sent, on up to `replicas` replicas behind a router.
 
-    Without `scaling` all of them are on from the start to the end.
+    Without `scaling` all of them are on from the start to the end. `watch` is that of `serving.simulate`.
+
+    Raises
+    ------
+    BadRequest
+        There is no replica, no request fits a replica's cache, or a setting of the autoscaler is out of range.
     """
     if replicas < 1:
         raise BadRequest(f"replicas {replicas} must be at least 1")

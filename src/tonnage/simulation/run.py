@@ -41,6 +41,7 @@ class Cluster(Record, kw_only=True):
     nodes: float
     """In nodes of eight accelerators, as rates are listed. [nodes]"""
     per_node_day: float
+    """Interruptions per node and day, the middle of clusters; low and high hold 90 % of them. [1/day]"""
     per_node_day_low: float
     per_node_day_high: float
     restart_s: float
@@ -52,6 +53,7 @@ class Cluster(Record, kw_only=True):
     spot_up_s: float | None = None
     """Mean up-time of the whole spot allocation; absent = not on spot. [s]"""
     spot_down_s: float = 0.0
+    """Mean time until a reclaimed spot allocation is back. [s]"""
 
 
 class RunSpec(Record, kw_only=True):
@@ -67,13 +69,20 @@ class RunSpec(Record, kw_only=True):
     """Time kept for retries and experiments over that of the run. [-]"""
     checkpoint_bytes: float
     blocking_s: float
+    """Time that training stands still for each checkpoint. [s]"""
     write_s: float
+    """Time until a checkpoint is written; reading one takes as long. [s]"""
     cluster: Cluster
     spares: int = 0
 
 
 def run_over_time(spec: RunSpec) -> Run:
-    """The run and its spread."""
+    """
+    The run and its spread.
+
+    Its wall time is training and validation over the useful share of time, the first start, headroom over both, and
+    waiting for spot capacity. It is infinite where clusters fail faster than they recover.
+    """
     cluster = spec.cluster
     between = time_between_interruptions_s(
         nodes=cluster.nodes, per_node_day=cluster.per_node_day, spot_s=cluster.spot_up_s
@@ -125,7 +134,11 @@ class _Useful(Record):
 
 
 def _useful_quantiles(spec: RunSpec, *, work: float, interval: float) -> _Useful:
-    """Useful time fraction over clusters and luck: 5 %, 10 %, 50 % and 95 % of runs have less."""
+    """
+    Useful time fraction over clusters and luck: 5 %, 10 %, 50 % and 95 % of runs have less; 0 where none gets on.
+
+    `work` is training and validation, `interval` the time between checkpoints. [s]
+    """
     found: list[float] = []
     c = spec.cluster
     shape = gamma_shape(low=c.per_node_day_low, high=c.per_node_day_high)
@@ -171,7 +184,8 @@ def spot_mix(
     The cheapest expected mix that meets a deadline: spot as long as on-demand can still catch up.
 
     On spot the run advances `spot_share` of wall time (availability times useful time) and is billed `up_share` of it.
-    x hours on demand and T - x on spot do the work W when x + (T - x) g = W.
+    x hours on demand and T - x on spot do the work W when x + (T - x) g = W. None where not even all of the time on
+    demand meets the deadline.
 
     Examples
     --------

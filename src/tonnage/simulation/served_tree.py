@@ -2,7 +2,7 @@
 
 A steady state is a weighted mean of its kinds of step. A simulated loop is opened by its log: the time of every request
 is divided among the steps that ran meanwhile, and each kind of step is opened at its mean shape. Values are those of
-the functions that predict (`capacity`, `closed_loop`, `static`), whose terms are read here and never computed again.
+the functions that predict (`capacity`, `closed_loop`), whose terms are read here and never computed again.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def steady_tree(
     Arrivals at a rate: the closed form of `capacity.at_concurrency`, its terms opened.
 
     `decode` opens the step of a tabulated batch; `prefill` is one mean prompt alone, and what one takes from decodes.
+    With `overload` the replica states its rate and not the traffic: then the tree has what its requests cost it.
     """
     alone, share = prefill
     tokens = max(1.0, load.output_tokens - 1.0)

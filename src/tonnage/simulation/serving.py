@@ -37,8 +37,11 @@ class Simulated(NamedTuple):
     started_s: Floats
     """First scheduled; NaN = never."""
     first_s: Floats
+    """First token; NaN = none."""
     last_s: Floats
+    """Last token; NaN = not ended."""
     preempted: Ints
+    """How often each request was."""
     gaps: Ints
     """Gaps between tokens by length: see `gap_quantile`."""
     timeline: Timeline
@@ -182,7 +185,11 @@ def loop_of(
     clients: int | None = None,
     every_s: float | None = None,
 ) -> Loop:
-    """A run on replicas that are all on, or by clients of one replica."""
+    """
+    A run on replicas that are all on, or by clients of one replica.
+
+    Requests that can never be admitted are left out, and counted; `every_s` is that of `simulate`.
+    """
     import numpy as np
 
     from tonnage.simulation import loop_state as parts
@@ -253,6 +260,11 @@ def _timeline(samples: Floats) -> Timeline:
 
 
 def _summarize(loop: Loop, *, partial: bool, routed: bool) -> Simulated:
+    """
+    What a run that has ended, or is `partial`, found; who answered and what was paid only where it was `routed`.
+
+    First tokens come later by the measured factor `loop.first`, and so do the last ones; steps know nothing of it.
+    """
     import numpy as np
 
     asked, power = loop.world.asked, loop.script.power

@@ -82,6 +82,7 @@ class TierCaches(NamedTuple):
 
 
 def caches_of(tiers: tuple[CacheTier, ...], *, replicas: int, groups: int, places: int, facts: Floats) -> TierCaches:
+    """Empty caches with room for so many open sessions (`places`) and shared beginnings (`groups`)."""
     queues = len(tiers) * replicas
     runs = queues * (1 + groups + SPARE) + 4 * places
     room = np.array([[max(0, tier.blocks)] * replicas for tier in tiers], np.int64).reshape(-1)
@@ -210,12 +211,17 @@ def _release(c: TierCaches, session: int) -> None:
 
 @kernel
 def _queue(c: TierCaches, tier: int, replica: int) -> int:
+    """The queue of a tier on a replica; a tier that replicas share has one."""
     return tier * len(c.busy) + (0 if c.tiers[tier, 1] > 0.0 else replica)
 
 
 @kernel
 def _route(c: TierCaches, now: float, session: int, group: int, shared: int, most: int) -> int:
-    """The replica that a turn goes to."""
+    """
+    The replica that a turn goes to: by turns, the one with least work left, or the one with most of its prefix.
+
+    The last rule follows a prefix only if it is enough of the prompt (`most` blocks) and work is not too uneven.
+    """
     replicas, route = len(c.busy), int(c.facts[4])
     if replicas == 1:
         return 0
@@ -241,7 +247,11 @@ def _route(c: TierCaches, now: float, session: int, group: int, shared: int, mos
 
 @kernel
 def serve(c: TierCaches, turns: Turns, first: int, end: int, hits: Ints) -> int:
-    """Turns of a piece through all tiers; stops early where runs may run out."""
+    """
+    Turns of a piece, from `first` to before `end`, through all tiers; how many tokens each loads goes to `hits`.
+
+    Returns the first turn not served: `end`, or one before it where runs may run out.
+    """
     size = int(c.facts[0])
     tiers = len(c.tiers)
     for k in range(first, end):

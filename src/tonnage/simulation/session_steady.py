@@ -88,7 +88,7 @@ def _draws(rng: np.random.Generator, spread: Spread, n: int) -> Array:
 
 
 def steady_turns(profile: SessionProfile, *, seed: int = 0) -> SteadyTurns:
-    """Drawn sessions, whole."""
+    """The turns of about `SESSIONS` drawn sessions, each from its first turn to its last; classes by their share."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -103,6 +103,7 @@ def steady_turns(profile: SessionProfile, *, seed: int = 0) -> SteadyTurns:
 
 
 def _class_turns(rng: np.random.Generator, profile: SessionProfile, one: SessionClass, n: int) -> dict[str, Array]:
+    """Columns of `SteadyTurns` of n sessions of a class, all first turns before all second ones."""
     import numpy as np
 
     tokens, shares = (np.array(column, float) for column in zip(*(profile.shared or ((0.0, 0.0),)), strict=True))
@@ -155,6 +156,7 @@ class _Filling(NamedTuple):
 
 
 def _filling(turns: SteadyTurns) -> _Filling:
+    """Sums over the turns in the order of the time until the next, from which `_cache_fill` reads any cache."""
     import numpy as np
 
     order = np.argsort(turns.until_s)
@@ -192,9 +194,11 @@ def found_in(
     turns: SteadyTurns, tiers: tuple[SteadyTier, ...], *, turns_per_s: float, token_s: float = math.inf
 ) -> Found:
     """
-    For each turn, tokens that need not be computed, and tokens that each tier gives.
+    For each turn, tokens that need not be computed, and tokens that each tier gives, at so many turns a second on the
+    one replica that the tiers belong to.
 
-    What is loaded counts less the share that loading takes of computing it (`token_s` a token).
+    What is loaded counts less the share that loading takes of computing it (`token_s` a token); where loading takes
+    longer, the tier gives nothing.
     """
     import numpy as np
 

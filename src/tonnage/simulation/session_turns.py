@@ -94,7 +94,7 @@ def _table(spread: Spread, *, whole: bool) -> Floats:
 
 def drawing_of(profile: SessionProfile, *, turns_per_s: float, seed: int, places: int) -> Drawing:
     """
-    Nothing drawn yet.
+    The state before the first draw, with room for so many open sessions (`places`).
 
     Raises
     ------
@@ -226,7 +226,7 @@ def _tick(d: Drawing) -> bool:
 
 @kernel
 def draw(d: Drawing, out: Turns, first: int) -> int:
-    """Fills a piece from `first` on; how far it came before places ran out."""
+    """Fills a piece from turn `first` on; returns the first turn not filled, before its end where places ran out."""
     k = first
     while k < len(out.sent_s):
         if d.counts[0] == 0 or d.facts[3] <= d.heap_s[0]:

@@ -242,6 +242,7 @@ def _at(xs: tuple[float, ...], ys: tuple[float, ...], x: Floats) -> Floats:
 
 
 def _affine(table: StepTable, batch: Floats) -> tuple[Floats, Floats]:
+    """Decode attention of batches on a rank: at no context, and for each token of it, as `steps.affine_at` reads it."""
     import numpy as np
 
     xs = np.array(table.batches)

@@ -230,6 +230,11 @@ def _at(requests: Requests, rate: float) -> Requests:
 
 
 def _probe(run: Simulated, rate: float, *, slo: Slo) -> Probe:
+    """
+    A run at a rate, judged by the requests after its start: the first objective that too many of them miss.
+
+    Without one it fails by "backlog" where waits keep growing.
+    """
     kept = settled_requests(run)
     ttft, tpot = summary(run.ttft_s[kept]), summary(run.tpot_s[kept])
     assert ttft is not None, "whoever is played has a first token"
@@ -314,7 +319,11 @@ def _excess(ordered: tuple[Probe, ...], slo: Slo) -> NDArray[Any]:
 
 
 def _bootstrap(ordered: tuple[Probe, ...], best: float, slo: Slo) -> tuple[float, float]:
-    """5th and 95th percentile of the capacity over draws of blocks, the same blocks at every rate."""
+    """
+    5th and 95th percentile of the capacity over draws of blocks, the same blocks at every rate; `best` lies between.
+
+    A draw that fails at the least rate tried counts as half of it, one that fails at none as the largest.
+    """
     import numpy as np
 
     rates = np.array([probe.point.rate_per_s for probe in ordered])

@@ -77,11 +77,17 @@ class MixedStep(NamedTuple):
     """A step that carries prompts: tokens of so many of them, beside sequences that decode, on the replica."""
 
     prompt_tokens: float
+    """Of all prompts in the step together. [tokens]"""
     prompts: float
+    """How many they are; 0 = a decode step. [requests]"""
     sequences: float = 0.0
+    """That decode. [requests]"""
     context: float = 0.0
+    """Of each of them, on average. [tokens]"""
     cached: float = 0.0
+    """Before the step's tokens of each prompt, on average. [tokens]"""
     dealt: bool = False
+    """Prompts come from a queue and fall evenly on data-parallel ranks."""
 
 
 class RankRows(NamedTuple):
@@ -266,9 +272,13 @@ class StepGrid(Record, kw_only=True):
     head: tuple[Parts, ...]
     batches: tuple[float, ...]
     contexts: tuple[float, float]
+    """A short one and the longest of interest. [tokens]"""
     attention: tuple[tuple[Parts, Parts], ...]
+    """Decode attention at each batch, at both contexts."""
     chunks: tuple[float, float]
+    """A quarter of the longest piece of a prompt in a step, and the whole of it. [tokens]"""
     prefill: tuple[Parts, Parts]
+    """Prompt attention of both."""
     late: tuple[float, Parts] | None = None
     """Tokens before the last chunk of a prompt, and that chunk's attention, where some layers see a window of them."""
     placement: Placement
@@ -311,7 +321,7 @@ def step_grid(placement: Placement, *, batch: float, context: float, chunk: floa
         attention=tuple((_attention(placement, n, near), _attention(placement, n, far)) for n in batches),
         chunks=chunks,
         prefill=(_prefill(placement, chunks[0]), _prefill(placement, chunks[1])),
-        late=_late(placement, prompt - long, chunk=long),
+        late=_last_chunk(placement, prompt - long, chunk=long),
         placement=placement,
         launches=dense[0][0].kernels + dense[0][1].kernels + launched_apart(placement),
         drafts=draft_parts(placement, batches, context=near),
@@ -326,13 +336,13 @@ def step_table(grid: StepGrid, overheads: Overheads) -> StepTable:
         tuple(busy_s(parts, o, prompts=prompts) for parts in pieces)
         for prompts, pieces in ((False, grid.dense), (True, grid.mixed))
     )
-    beside = _beside(grid.rows, dense, grid.dense, o)
-    with_prompts = _beside(grid.rows, mixed, grid.mixed, o)
+    hidden = _hidden_exchange_s(grid.rows, dense, grid.dense, o)
+    hidden_with_prompts = _hidden_exchange_s(grid.rows, mixed, grid.mixed, o)
     return StepTable(
         rows=grid.rows,
-        dense_s=tuple(taken - hidden for taken, hidden in zip(dense, beside, strict=True)),
-        mixed_s=tuple(max(launched, taken - hidden) for taken, hidden in zip(mixed, with_prompts, strict=True)),
-        beside_s=beside if any(beside) else (),
+        dense_s=tuple(taken - less for taken, less in zip(dense, hidden, strict=True)),
+        mixed_s=tuple(max(launched, taken - less) for taken, less in zip(mixed, hidden_with_prompts, strict=True)),
+        beside_s=hidden if any(hidden) else (),
         head_s=tuple(busy_s(parts, o, prompts=False) for parts in grid.head),
         batches=grid.batches,
         attention_s=tuple(_line(grid.contexts, low, high, o) for low, high in grid.attention),
@@ -391,7 +401,7 @@ def _with_images(chunk_s: tuple[float, float, float], encoder_s: tuple[float, fl
     return fixed + encoder_s[0], linear + encoder_s[1], square
 
 
-def _beside(
+def _hidden_exchange_s(
     rows: tuple[float, ...], taken: tuple[float, ...], parts: tuple[Parts, ...], overheads: Overheads
 ) -> tuple[float, ...]:
     """
@@ -416,7 +426,8 @@ def exchange_beside_s(placement: Placement, rows: float, *, overheads: Overheads
         return 0.0
     points = (rows / 2.0, rows)
     parts = tuple(_dense_and_head(placement, each)[0] for each in points)
-    return _beside(points, tuple(busy_s(each, overheads, prompts=False) for each in parts), parts, overheads)[1]
+    taken = tuple(busy_s(each, overheads, prompts=False) for each in parts)
+    return _hidden_exchange_s(points, taken, parts, overheads)[1]
 
 
 def _ladder_of_rows(most: float, widest: float) -> tuple[float, ...]:
@@ -443,7 +454,11 @@ def _prefill(placement: Placement, chunk: float, *, cached: float = 0.0) -> Part
     return parts_of(prompt_attention_work(placement, chunk, cached=cached), placement)
 
 
-def _late(placement: Placement, cached: float, *, chunk: float) -> tuple[float, Parts] | None:
-    """The last chunk of a prompt that takes several steps, for models of which some layers attend to a window."""
+def _last_chunk(placement: Placement, cached: float, *, chunk: float) -> tuple[float, Parts] | None:
+    """
+    Attention of the last chunk of a prompt that takes several steps, and the tokens cached before it.
+
+    For models of which some layers attend to a window; none of others, or where one step holds the prompt.
+    """
     windowed = any(isinstance(group.mixer, Attention) and group.mixer.window for group in placement.model.layers)
     return (cached, _prefill(placement, chunk, cached=cached)) if windowed and cached >= 1.0 else None

@@ -125,6 +125,7 @@ def _turns(times: Times, *, known: Turns | None = None) -> tuple[Turn, Turn]:
 
 
 def _layer_parts(times: Times, *, known: Turns | None) -> tuple[Quantity, ...]:
+    """The summands of a step of a model with layers, but for stragglers. [s]"""
     setup, steps = times.setup, times.setup.num_micro_batches
     layer, head = _turns(times, known=known)
     layers = setup.model.depth
@@ -292,7 +293,11 @@ def _orthogonal_s(setup: TrainSetup) -> float:
 
 
 def _network_parts(times: Times) -> tuple[Quantity, ...]:
-    """Parts of one step: FLOP three times, passes over activation values, exchange, optimizer, input."""
+    """
+    The summands of a step of a network without layers, but for stragglers. [s]
+
+    FLOP of one sample count three times; passes over its activation values are those of its style of network.
+    """
     setup, c, card = times.setup, times.setup.coefficients, times.setup.accelerator
     flop, values = network_totals(setup.model, image_px=setup.image_px)
     share = by_architecture(c.gemm, card.architecture) * c.convolution
@@ -365,7 +370,8 @@ def model_flop(setup: TrainSetup) -> float:
     """
     Model FLOP of one optimizer step over all ranks: forward and backward, recompute not counted.
 
-    Attention counts its causal half, as the work list does.
+    Attention counts its causal half, as the work list does. Adapters need no gradients of the frozen weights, so that
+    a step counts twice the forward pass and not three times; of networks without layers all are counted three times.
     """
     model = setup.model
     if not model.groups:

@@ -18,12 +18,13 @@ from tonnage.record import Record
 
 
 class Exchange(NamedTuple):
-    """One exchange between ranks: what it takes, and what of it nothing hides. [s]"""
+    """One exchange between ranks: what one run of it takes, and what of that nothing hides. [s]"""
 
     name: str
     spent_s: float
     exposed_s: float
     runs: float = 1.0
+    """Runs in one pass of a layer, or in a step for exchanges between data-parallel ranks. [-]"""
     operator: Operator | None = None
 
 
@@ -71,7 +72,11 @@ class Turn(Record, kw_only=True):
 
 
 def exposed_s(spent: float, compute: float, *, overlap: float) -> float:
-    """What is left of an exchange: the share that never overlaps, and what compute is too short to hide."""
+    """
+    What is left of an exchange: the share that never overlaps, and what compute is too short to hide. [s]
+
+    `overlap` is the share that may run beside compute. [-]
+    """
     return (1 - overlap) * spent + max(0.0, overlap * spent - compute)
 
 
@@ -130,6 +135,7 @@ def data_exchanges(times: Times, *, stage: Turn) -> list[Exchange]:
     Gradients and gathered weights between data-parallel ranks, and what of them the passes do not hide.
 
     Routed experts that are spread over ranks have fewer copies than everything else, and exchange among those alone.
+    Under full sharding one exchange of each micro-batch is all there is; on one data-parallel rank there is none.
     """
     setup, layout, c = times.setup, times.setup.layout, times.setup.coefficients
     if layout.dp * layout.cp == 1:
@@ -191,8 +197,8 @@ def _sharded_s(group: Copied, wire: float, times: Times) -> float:
     return 2 * gather + scatter + between + _streamed_s(held, shard, times)
 
 
-def _streamed_s(dense: float, shard: int, times: Times) -> float:
-    """Weights kept on the host come over its link for both passes of a micro-batch, each rank its shard."""
+def _streamed_s(held: float, shard: int, times: Times) -> float:
+    """Weights kept on the host come over its link for both passes of a micro-batch, each rank its shard; else 0. [s]"""
     if times.setup.offload != "all":
         return 0.0
-    return 2.0 * 2.0 * dense / shard / times.links.host
+    return 2.0 * 2.0 * held / shard / times.links.host
