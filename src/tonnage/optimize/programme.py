@@ -144,12 +144,7 @@ def _solve_whole(
     few: bool = False,
     held: dict[int, float] | None = None,
 ) -> Solved:
-    """
-    The programme as HiGHS solves it at once, to a relative gap or for so many nodes.
-
-    It may begin from a known solution (`start`); `few` = few columns are left to choose, so presolve is worth its time.
-    Columns of `held` keep their values. Without values where HiGHS found no solution in time, or there is none.
-    """
+    """The programme as HiGHS solves it at once, `held` columns fixed; without values where it finds no solution."""
     model = highs_model(programme.columns, programme.rows, held=held)
     if start is not None:
         import highspy
@@ -200,11 +195,7 @@ def _solve_by_period(programme: Programme, *, gap: float, nodes: int, near: bool
 
 
 def _nearby_columns(programme: Programme, relaxed: _Relaxed, first: Sequence[float]) -> list[Column]:
-    """
-    The columns, with those whole ones fixed to 0 that neither the relaxation nor a first solution takes.
-
-    Whole columns stay free whose reduced cost is so small that the relaxation nearly takes them.
-    """
+    """The columns, with those whole ones fixed to 0 that neither a first solution nor (nearly) the relaxation takes."""
     most = MAX_NEARBY_COST * abs(relaxed.cost)
     return [
         column
@@ -223,11 +214,7 @@ class _Tight(NamedTuple):
 
 
 def _tighten(programme: Programme) -> _Tight | None:
-    """
-    The relaxation with rows by rounding, until another round raises its bound by less than `MIN_ROUND_GAIN`.
-
-    None where nothing satisfies the rows.
-    """
+    """The relaxation with rows by rounding, until a round gains less than `MIN_ROUND_GAIN`; none where it has none."""
     whole = [column.whole for column in programme.columns]
     covers, rooms = _covers(programme), _rooms(programme)
     model = _relaxation(programme)
@@ -284,11 +271,7 @@ def _rooms(programme: Programme) -> list[Room]:
 
 
 def _dive(programme: Programme, tight: _Tight) -> tuple[float, ...] | None:
-    """
-    A solution: shared columns made whole one after the other in a solved model, then each period by itself.
-
-    None where the shared columns cannot be made whole so, or a period cannot follow.
-    """
+    """A solution: shared columns made whole one by one in a solved model, then each period; none where one fails."""
     columns, model = programme.columns, tight.model
     whole_cost = whole_over_parts(columns, tight.relaxed.values)
     found: list[tuple[float, dict[int, float], _Relaxed]] = []
@@ -342,10 +325,7 @@ def _solution(model: Any) -> _Relaxed:
 
 
 def _price(programme: Programme, relaxed: _Relaxed) -> _Priced:
-    """
-    Duals of the relaxation as prices: rows between periods go into the costs of their columns, and what a shared
-    column costs is divided among the periods by what its rows in each are worth, the rest evenly.
-    """
+    """Duals as prices: rows between periods go into their columns' costs, costs of shared columns among the periods."""
     columns = programme.columns
     shared = tuple(i for i, column in enumerate(columns) if column.period is None)
     costs = [column.cost for column in columns]
@@ -428,11 +408,7 @@ def _relaxation(programme: Programme, *, held: dict[int, float] | None = None) -
 
 
 def _round(programme: Programme, relaxed: _Relaxed) -> tuple[float, ...] | None:
-    """
-    The relaxation rounded up: first the whole columns that cost nothing, then those that pay for them.
-
-    None where rounding up breaks a row.
-    """
+    """The relaxation rounded up: whole columns that cost nothing, then those that pay; none where a row breaks."""
     values = relaxed.values
     held: dict[int, float] = {}
     for free in (True, False):

@@ -76,18 +76,12 @@ __all__ = ["Parts", "Placement", "Speculation", "seconds", "step_parts"]
 class MixedStep(NamedTuple):
     """A step that carries prompts: tokens of so many of them, beside sequences that decode, on the replica."""
 
-    prompt_tokens: float
-    """Of all prompts in the step together. [tokens]"""
-    prompts: float
-    """How many they are; 0 = a decode step. [requests]"""
-    sequences: float = 0.0
-    """That decode. [requests]"""
-    context: float = 0.0
-    """Of each of them, on average. [tokens]"""
-    cached: float = 0.0
-    """Before the step's tokens of each prompt, on average. [tokens]"""
-    dealt: bool = False
-    """Prompts come from a queue and fall evenly on data-parallel ranks."""
+    prompt_tokens: float  # of all prompts in the step together
+    prompts: float  # 0 = a decode step
+    sequences: float = 0.0  # that decode
+    context: float = 0.0  # of each of them, on average [tokens]
+    cached: float = 0.0  # before the step's tokens of each prompt, on average [tokens]
+    dealt: bool = False  # prompts come from a queue and fall evenly on data-parallel ranks
 
 
 class RankRows(NamedTuple):
@@ -271,14 +265,10 @@ class StepGrid(Record, kw_only=True):
     mixed: tuple[Parts, ...]
     head: tuple[Parts, ...]
     batches: tuple[float, ...]
-    contexts: tuple[float, float]
-    """A short one and the longest of interest. [tokens]"""
-    attention: tuple[tuple[Parts, Parts], ...]
-    """Decode attention at each batch, at both contexts."""
-    chunks: tuple[float, float]
-    """A quarter of the longest piece of a prompt in a step, and the whole of it. [tokens]"""
-    prefill: tuple[Parts, Parts]
-    """Prompt attention of both."""
+    contexts: tuple[float, float]  # a short one and the longest of interest
+    attention: tuple[tuple[Parts, Parts], ...]  # of decodes at each batch, at both contexts
+    chunks: tuple[float, float]  # tokens of a prompt in one step: a quarter of the most, and the most
+    prefill: tuple[Parts, Parts]  # attention of prompts, of both chunks
     late: tuple[float, Parts] | None = None
     """Tokens before the last chunk of a prompt, and that chunk's attention, where some layers see a window of them."""
     placement: Placement
@@ -336,8 +326,8 @@ def step_table(grid: StepGrid, overheads: Overheads) -> StepTable:
         tuple(busy_s(parts, o, prompts=prompts) for parts in pieces)
         for prompts, pieces in ((False, grid.dense), (True, grid.mixed))
     )
-    hidden = _hidden_exchange_s(grid.rows, dense, grid.dense, o)
-    hidden_with_prompts = _hidden_exchange_s(grid.rows, mixed, grid.mixed, o)
+    hidden = _overlap_s(grid.rows, dense, grid.dense, o)
+    hidden_with_prompts = _overlap_s(grid.rows, mixed, grid.mixed, o)
     return StepTable(
         rows=grid.rows,
         dense_s=tuple(taken - less for taken, less in zip(dense, hidden, strict=True)),
@@ -401,7 +391,7 @@ def _with_images(chunk_s: tuple[float, float, float], encoder_s: tuple[float, fl
     return fixed + encoder_s[0], linear + encoder_s[1], square
 
 
-def _hidden_exchange_s(
+def _overlap_s(
     rows: tuple[float, ...], taken: tuple[float, ...], parts: tuple[Parts, ...], overheads: Overheads
 ) -> tuple[float, ...]:
     """
@@ -426,8 +416,7 @@ def exchange_beside_s(placement: Placement, rows: float, *, overheads: Overheads
         return 0.0
     points = (rows / 2.0, rows)
     parts = tuple(_dense_and_head(placement, each)[0] for each in points)
-    taken = tuple(busy_s(each, overheads, prompts=False) for each in parts)
-    return _hidden_exchange_s(points, taken, parts, overheads)[1]
+    return _overlap_s(points, tuple(busy_s(each, overheads, prompts=False) for each in parts), parts, overheads)[1]
 
 
 def _ladder_of_rows(most: float, widest: float) -> tuple[float, ...]:
@@ -455,10 +444,6 @@ def _prefill(placement: Placement, chunk: float, *, cached: float = 0.0) -> Part
 
 
 def _last_chunk(placement: Placement, cached: float, *, chunk: float) -> tuple[float, Parts] | None:
-    """
-    Attention of the last chunk of a prompt that takes several steps, and the tokens cached before it.
-
-    For models of which some layers attend to a window; none of others, or where one step holds the prompt.
-    """
+    """Tokens before the last chunk of a prompt of several, and its attention; none unless some layers have windows."""
     windowed = any(isinstance(group.mixer, Attention) and group.mixer.window for group in placement.model.layers)
     return (cached, _prefill(placement, chunk, cached=cached)) if windowed and cached >= 1.0 else None
