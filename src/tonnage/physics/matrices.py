@@ -76,6 +76,7 @@ def mixer_matrices(mixer: Mixer | None, hidden_size: int) -> tuple[Matrix, ...]:
 
 
 def _attention(a: Attention, hidden: int) -> tuple[Matrix, ...]:
+    """Projections of attention with heads; a layer that shares another's keys has neither keys nor values."""
     heads, kv_heads, width = a.num_attention_heads, a.num_key_value_heads, a.head_dim
     value_width = a.v_head_dim or width
     found = [Matrix(name="q_proj", outputs=heads * width * (2 if a.gated else 1), inputs=hidden, parts=heads)]
@@ -92,6 +93,7 @@ def _attention(a: Attention, hidden: int) -> tuple[Matrix, ...]:
 
 
 def _latent(a: LatentAttention, hidden: int) -> tuple[Matrix, ...]:
+    """Projections of latent attention down to its latents and up to heads, those of its indexer, and the output's."""
     heads, query = a.num_attention_heads, a.qk_nope_head_dim + a.qk_rope_head_dim
     found = []
     if a.q_lora_rank is None:
@@ -244,6 +246,7 @@ def mixer_vectors(mixer: Mixer | None, hidden_size: int) -> float:
 
 
 def _state_space_vectors(s: StateSpace) -> int:
+    """Values of a recurrent mixer that are no matrix: decay rates, biases and norms, by its kind."""
     inner, heads = s.num_heads * s.head_dim, s.num_heads
     return {
         "mamba1": inner * (s.state_size + 3),  # A by state column; D, convolution and step biases
@@ -279,6 +282,7 @@ def _dense(hidden: int, width: int, *, gated: bool, prefix: str) -> tuple[Matrix
 
 
 def _experts(moe: Moe, hidden: int) -> tuple[Matrix, ...]:
+    """Router, routed experts (in a latent width if they have one), and what every token passes beside them."""
     width, experts = moe.latent_size or hidden, moe.num_experts
     found = [Matrix(name="router", outputs=experts, inputs=hidden, split="whole")]
     if moe.latent_size is not None:

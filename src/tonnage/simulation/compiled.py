@@ -303,6 +303,8 @@ def _play(world: World, states: State, script: Script, most: int) -> None:
 
 
 def _entry(stamp: int) -> Callable[[World, State, Script, int], None]:
+    """The function that Python calls, which makes pointers of the arrays; it encloses a stamp (`kernel.stamp_of`)."""
+
     def play(world: World, states: State, script: Script, most: int) -> None:
         announce()
         if stamp == 0:  # never: that it is enclosed makes it part of what a kept result is found by

@@ -94,7 +94,7 @@ def limits_of(
         block_tokens=size,
         num_blocks=blocks,
         chunked=chunked,
-        threshold=_whole(chosen, "long_prefill_token_threshold", 0),
+        threshold=_whole_number(chosen, "long_prefill_token_threshold", 0),
         whole_prompt=bool(chosen.get("whole_prompt", False)),
         speculative=drafts,
         acceptance=settings.speculative_acceptance or 0.0,
@@ -137,7 +137,7 @@ def _with_host(ruled: Limits, pool: Pool, options: Mapping[str, Any]) -> Limits:
     return ruled._replace(host_blocks=int(min(blocks, MOST_HOST)), recall_token_s=pool.token_bytes / speed)
 
 
-def _whole(options: Mapping[str, Any], name: str, absent: int) -> int:
+def _whole_number(options: Mapping[str, Any], name: str, absent: int) -> int:
     """An option that must be a whole number of at least 0; `absent` where it is not given."""
     value = options.get(name, absent)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -194,7 +194,7 @@ def _in_batches(ruled: Limits, options: Mapping[str, Any]) -> Limits:
 
     Prompts have steps of their own, all blocks of an answer are taken at admission, and nobody is preempted.
     """
-    most = _whole(options, "batch_size", ruled.max_num_seqs)
+    most = _whole_number(options, "batch_size", ruled.max_num_seqs)
     if most < 1:
         raise BadRequest("batch_size: 0 is no batch; write how many requests start together at most, as in 16")
     return ruled._replace(

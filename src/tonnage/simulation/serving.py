@@ -247,6 +247,7 @@ def _progress(loop: Loop) -> int:
 
 
 def _timeline(samples: Floats) -> Timeline:
+    """Rows of the loop's samples as columns; tokens said so far become a rate since the sample before."""
     import numpy as np
 
     spacing, said = np.diff(samples[:, 0], prepend=0.0), np.diff(samples[:, 4], prepend=0.0)

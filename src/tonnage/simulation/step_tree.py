@@ -284,7 +284,7 @@ def _table_size(size: float, sizes: tuple[float, ...]) -> tuple[float, float]:
 
 def execution_of(op: Operator, *, once_s: float, factor: float) -> Execution:
     """An operator as a tree shows it: what is not its default of shape and formats."""
-    shape = {name: _whole(value) for name in _SHAPE if (value := getattr(op, name)) != getattr(_DEFAULTS, name)}
+    shape = {name: _as_number(value) for name in _SHAPE if (value := getattr(op, name)) != getattr(_DEFAULTS, name)}
     formats = {} if op.message_bytes else {"weights": op.weights, "compute": op.compute}
     return Execution(kind=op.kind, count=op.count, once_s=once_s, factor=factor, shape=formats | shape)
 
@@ -300,8 +300,8 @@ def _mixed_text(mine: RankRows, step: MixedStep) -> str:
     return told
 
 
-def _whole(value: float) -> float:
-    """Sizes as whole numbers where they are; a flag stays one."""
+def _as_number(value: float) -> float:
+    """Sizes and flags as whole numbers where they are whole."""
     return int(value) if float(value).is_integer() else value
 
 

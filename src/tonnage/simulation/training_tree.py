@@ -84,6 +84,7 @@ class OpenTimes(Times, kw_only=True):
         return Quantity(name=name, value=float(seconds), unit="s", how=how, evidence=self._evidence(name))
 
     def _operator(self, op: Operator) -> Quantity:
+        """All executions of an operator as a leaf, with its evidence and share of the roofline."""
         once, part = training_operator_s(op, self.setup), self.setup.accelerator
         least_s, bound = roofline_of(op, accelerator=part, ladder=_DATASHEET)
         evidence = msgspec.structs.replace(

@@ -249,6 +249,7 @@ def _sentence(own: Calibration, *, before: float, after: float, left: float | No
 
 
 def _notes(loads: Sequence[MeasuredLoad], own: Calibration, prior: Priors) -> tuple[str, ...]:
+    """What the loads are too few, or too much alike, to tell: a sentence each."""
     notes = []
     if len(loads) < _LEFT_OUT:
         notes.append(

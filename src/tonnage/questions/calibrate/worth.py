@@ -181,6 +181,7 @@ def _costs(one: _Unknown, faster: Array, *, limits: tuple[float | None, float | 
 
 
 def _proposal(option: ServeOption, place: int, chance: float) -> Proposal:
+    """To measure one replica of an option alone, at a quarter and at all of its load; `chance` is that after it."""
     c, at_once = option.configuration, max(1.0, round(option.capacity.concurrency))
     return Proposal(
         option=place,

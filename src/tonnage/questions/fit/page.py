@@ -187,6 +187,7 @@ def _degrees(row: FitRow) -> str:
 
 
 def _why(answer: FitAnswer) -> tuple[Block, ...]:
+    """What `--why` adds; memory part by part of the first accelerators that were named, else of the smallest alone."""
     asked = bool(answer.request.accelerators)
     stacks = answer.rows[:MOST_STACKS] if asked or len(answer.rows) == 1 else answer.rows[:1]
     return sections(

@@ -177,6 +177,7 @@ def _precision(request: FitRequest) -> str:
 
 
 def _row(chosen: Chosen) -> FitRow:
+    """The row of a resolved setup: the peak of its fullest rank, held against all that a process sees."""
     setup, layout = chosen.setup, chosen.setup.layout
     degrees = {n: d for n in ("tp", "pp", "cp", "ep", "dp") if isinstance(d := getattr(layout, n), int) and d > 1}
     return memory_row(
