@@ -245,7 +245,7 @@ def _quotas(problem: FleetProblem, t: int) -> Iterator[Terms]:
 
 
 def _demand_terms(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
-    """Each bucket's demand is carried, and the firm share of it on firm terms."""
+    """Each bucket's demand in a period is carried, and the firm share of it on firm terms; none of deferred work."""
     pool = problem.pools[p]
     ways = problem.ways_of(p)
     if pool.work is not None:

@@ -245,7 +245,7 @@ def _tighten(programme: Programme) -> _Tight | None:
 
 
 def _covers(programme: Programme) -> list[Cover]:
-    """Rows of one period that demand something of whole columns."""
+    """Rows of one period that demand a positive sum of columns, some of them whole."""
     columns = programme.columns
     return [
         Cover(row.terms, row.lower)

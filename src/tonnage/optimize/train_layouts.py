@@ -183,7 +183,11 @@ def _degrees(space: Space, template: TrainSetup) -> Iterator[TrainLayout]:
 
 
 def _batches(space: Space, template: TrainSetup, layout: TrainLayout) -> Iterator[TrainSetup]:
-    """Micro-batches and recomputation of one set of degrees."""
+    """
+    Micro-batches (powers of two that divide a rank's share of the batch) and recomputation of one set of degrees.
+
+    Micro-batches of more than `MAX_TOKENS` tokens are left out, but for one sequence alone.
+    """
     per_rank = space.global_batch // layout.dp
     for micro in _powers(per_rank):
         steps = per_rank // micro

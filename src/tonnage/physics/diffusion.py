@@ -54,7 +54,7 @@ def unet_work(unet: Unet, *, resolution: float, batch: float, precision: Precisi
 
 
 def vae_decoder_work(*, resolution: float, batch: float, precision: Precision, latent_channels: int = 4) -> Work:
-    """The decoder of a latent autoencoder: from the latent image to the image."""
+    """The decoder of a latent autoencoder on `batch` latent images of factor 8, up to images of `resolution` pixels."""
     at = share(hidden=_VAE_CHANNELS[0], layout=Layout(), precision=precision, encoder=True)
     pixels, width = batch * (resolution / _SCALE) ** 2, _VAE_CHANNELS[0]
     work = [_convolution("input", at, pixels, latent_channels, width)]

@@ -155,7 +155,11 @@ def _nearest_window(ladder: Ladder, prefix: str, window: float) -> Grid | None:
 
 
 def _step(op: Operator, ladder: Ladder) -> Measured | None:
-    """Where the attention of a decode step is."""
+    """
+    Where the attention of a decode step is: in the grid of its cache's format, else in that of 16 bits.
+
+    A window that has no grid of its own is read as a context of its length.
+    """
     if op.compute not in {"bf16", "fp16", "fp8"}:
         return None
     for cache in (_cached_format(op), "bf16"):

@@ -124,7 +124,7 @@ class _Step(NamedTuple):
 
 
 def _core(look: _Look, step: _Step, at: Share, compute: str, count: float) -> Work:
-    """One kernel of attention; none where nobody looks."""
+    """One kernel of attention; none where the step has no such sequences."""
     if not step.sequences:
         return ()
     rows = step.rows

@@ -83,7 +83,7 @@ def product_share(*, share: float, half: float, m: float, n: float, k: float) ->
 
 
 def training_operator_s(op: Operator, setup: TrainSetup) -> float:
-    """Seconds of one execution of a compute operator. [s]"""
+    """One execution of a compute operator inside a training step; exchanges are `transfer_s`. [s]"""
     accelerator, coefficients = setup.accelerator, setup.coefficients
     moved_bytes = op.read_bytes + op.write_bytes
     if op.kind == "elementwise":

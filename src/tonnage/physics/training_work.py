@@ -307,7 +307,12 @@ def _cast_bytes(matrices: tuple[Matrix, ...], setup: TrainSetup) -> float:
 
 
 def _exchange(group: LayerGroup, hidden: int, setup: TrainSetup, tokens: float) -> tuple[Operator, ...]:
-    """Collectives of one forward pass through the layer."""
+    """
+    Collectives of one forward pass through the layer.
+
+    Tensor parallelism exchanges after each block, context parallelism gathers keys and values, experts send tokens
+    there and back, and ranks that cut the same experts sum their answers. Messages are of one micro-batch on one rank.
+    """
     layout, size = setup.layout, _bytes(setup)
     found = []
     blocks = sum(part is not None for part in (group.mixer, group.cross_attention, group.feed_forward))

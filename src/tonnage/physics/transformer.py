@@ -402,7 +402,7 @@ def _exchange(moe: Moe, at: Share, rows: float, count: float) -> Work:
 
 
 def _pipeline(at: Share, tokens: Tokens) -> Work:
-    """Hidden rows handed from stage to stage."""
+    """Hidden rows handed from stage to stage, over the network where the replica spans nodes; none with one stage."""
     stages = at.layout.pp
     if stages == 1:
         return ()

@@ -185,7 +185,7 @@ def _quantiles(values: list[tuple[float, float]]) -> tuple[float, float, float]:
 
 
 def _simulate(table: StepTable, load: Load, clients: float, *, rounds: int, log: LoopLog | None) -> list[RequestSeen]:
-    """Every cohort's requests of these rounds, as they end."""
+    """Every cohort's requests of these rounds, as they end; all clients go on until each has ended its own."""
     size = _cohorts(load, clients)
     weight = clients / size
     room = max(1, math.floor(load.slots / weight + 1e-9))

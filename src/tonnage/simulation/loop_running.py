@@ -56,7 +56,7 @@ def blocks_held(world: World, s: State, r: int) -> int:
 
 @kernel
 def take_blocks(world: World, s: State, r: int, tokens: int) -> bool:
-    """Gives a request blocks for so many tokens in all, if they are free."""
+    """Gives a request blocks for so many tokens in all; False, and none, where not all of them are free."""
     rules, mine = world.rules, at(world.asked, r)
     if rules.reserve_output and not rules.hashed:
         return True
@@ -135,7 +135,7 @@ def _preempt(world: World, s: State, r: int) -> None:
 
 @kernel
 def _victim(world: World, s: State) -> int:
-    """Place among the running of the request to preempt."""
+    """Place among the running of the request to preempt; of those who have said least only decodes, -1 without any."""
     t, asked, rules = s.tally, world.asked, world.rules
     worst = t.running - 1
     if rules.victim == WORST:

@@ -146,7 +146,7 @@ class Script(NamedTuple):
 
 
 def new_world(table: StepArrays, limits: Limits, *, requests: Requests) -> World:
-    """Requests of which nothing is known yet, and what they will be served by."""
+    """What all replicas share at the start of a run: step times, the scheduler's rules, and requests not yet sent."""
     n, hashed = len(requests.prompt), len(requests.offsets) > 1
     by_batch, by_rows = np.zeros(len(table.decode_s), BY_BATCH), np.zeros(len(table.mixed_s), BY_ROWS)
     for name in BY_BATCH.names or ():
@@ -182,7 +182,7 @@ def new_world(table: StepArrays, limits: Limits, *, requests: Requests) -> World
 
 
 def new_states(world: World, replicas: int) -> State:
-    """Empty replicas."""
+    """So many replicas with all seats and blocks free, in one set of arrays."""
     rules = {name: int(world.rules[name][0]) for name in RULES.names or () if RULES[name].kind == "i"}
     n, seats, hashed = rules["num_requests"], rules["max_num_seqs"], bool(rules["hashed"])
     tally = np.zeros(replicas, TALLY)

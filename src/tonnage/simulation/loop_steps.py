@@ -356,7 +356,7 @@ def _run(world: World, s: State, until: float) -> None:
 
 @kernel
 def _note_gaps(gaps: Ints, shortest: float, longest: float, weight: int) -> None:
-    """Counts `weight` gaps spread evenly between two lengths."""
+    """Counts `weight` gaps spread evenly between two lengths, in bins of one per cent; gaps of no length not at all."""
     if longest <= 0.0 or weight <= 0:
         return
     shortest = max(shortest, GAP_LEAST)

@@ -111,7 +111,7 @@ def never_admitted(requests: Requests, limits: Limits) -> Any:
 
 
 def select_requests(requests: Requests, mask: Any) -> Requests:
-    """The requests that a mask keeps."""
+    """The requests that a mask keeps, with the block ids that are theirs."""
     import numpy as np
 
     if mask.all():

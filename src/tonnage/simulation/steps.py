@@ -58,7 +58,7 @@ def value_at(xs: tuple[float, ...], ys: tuple[float, ...], *, x: float) -> float
 
 
 def affine_at(xs: tuple[float, ...], ys: tuple[tuple[float, float], ...], *, x: float) -> tuple[float, float]:
-    """Linear interpolation of (fixed, slope), proportional above the last point."""
+    """Linear interpolation of (fixed, slope), flat below the first point and proportional above the last."""
     if x <= xs[0]:
         return ys[0]
     if x >= xs[-1]:
@@ -319,7 +319,7 @@ def step_grid(placement: Placement, *, batch: float, context: float, chunk: floa
 
 
 def step_table(grid: StepGrid, overheads: Overheads) -> StepTable:
-    """Prices a grid of parts under an engine's overheads."""
+    """The step times of a replica: a grid of parts priced under an engine's overheads."""
     o, at = overheads, grid.placement
     launched = prompt_launch_s(at, o, kernels=grid.prompt_kernels)
     dense, mixed = (

@@ -144,7 +144,7 @@ def _layer_parts(times: Times, *, known: Turns | None) -> tuple[Quantity, ...]:
 
 
 def _bubble_s(layer: Turn, head: Turn, times: Times, *, layers: int) -> float:
-    """Filling and draining the pipeline."""
+    """Filling and draining the pipeline by the layout's schedule; 0 with one stage. [s]"""
     layout = times.setup.layout
     mean_turn = float(layer.total * layers + head.total) / layout.pp
     if layout.schedule == "1f1b" or layout.pp == 1:
@@ -244,7 +244,11 @@ def _slowest_stage(layer: Turn, head: Turn, *, setup: TrainSetup, layers: int) -
 
 
 def _optimizer_s(times: Times) -> float:
-    """One fused pass over the parameters this rank steps."""
+    """
+    One fused pass over the parameters this rank steps, on the host where they are offloaded. [s]
+
+    Adapters alone are stepped where they are trained; Muon's orthogonalisation comes on top.
+    """
     setup, layout = times.setup, times.setup.layout
     if setup.adapter:
         stepped = adapter_parameters(setup) / (layout.tp * layout.pp)

@@ -81,7 +81,7 @@ def exposed_s(spent: float, compute: float, *, overlap: float) -> float:
 
 
 def layer_exchanges(work: LayerWork, times: Times) -> list[Exchange]:
-    """Exchanges of one pass of one layer."""
+    """Exchanges of one pass of one layer, forward or backward; what hides them is compute of that pass."""
     setup, c, layout = times.setup, times.setup.coefficients, times.setup.layout
     found = []
     for op in work.exchange:

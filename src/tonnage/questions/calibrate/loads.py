@@ -233,7 +233,7 @@ def shipped_interruption(at: Deployment) -> float:
 
 
 def under_stretch(at: Deployment) -> Predictor:
-    """What a deployment is predicted to do under any stretch, by quantity."""
+    """A function that predicts a deployment under any stretch, by quantity; what is not finite there is left out."""
     grid, base = grid_of(at), shipped_overheads(at)
 
     def predicted(stretch: Stretch) -> dict[str, float]:

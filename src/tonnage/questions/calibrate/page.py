@@ -104,7 +104,7 @@ def measure_plan_document(found: MeasurePlan) -> Document:
 
 
 def history_document(history: History) -> Document:
-    """Entries of the history, the latest first."""
+    """Entries of the history, in the order that they come in."""
     rows = [
         (
             str(entry.id),

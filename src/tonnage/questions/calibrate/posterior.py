@@ -209,7 +209,11 @@ def widen(priors: Priors, *, memory: float, compute: float) -> Priors:
 
 
 def stretch_of(theta: Sequence[float], base: Overheads) -> Stretch:
-    """The numbers at a point of the causes; at 0 those of the catalogue."""
+    """
+    The numbers of a stack where the causes are at `theta` [log]; at 0 those of the catalogue (`base`).
+
+    Factors grow as e^cause. Host times do, too, but from an assumed least time where the catalogue has less.
+    """
     of = dict(zip(NAMES, theta, strict=True))
 
     def time(known: float, least: float, cause: str) -> float:

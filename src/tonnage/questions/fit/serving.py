@@ -122,7 +122,7 @@ def _try(model: Model, accelerator: Accelerator, *, layout: Layout, request: Fit
 
 
 def _offload_notes(request: FitRequest, pool: KvPool, accelerator: Accelerator, *, ranks: int) -> Iterator[str]:
-    """What cache beside the accelerators asks of their host."""
+    """What cache in host memory asks of the host; nothing where none is asked for."""
     if request.kv_offload_bytes:
         from tonnage.core.host import offload_needs
 
