@@ -343,9 +343,9 @@ def _fastest(part: Accelerator, weights: str) -> float:
 
 def _refuse_unread(what: str, value: float | None, at: Deployment, *, name: str) -> None:
     """
-    Refuses a time in which a rank cannot have read its weights once at the rated bandwidth. [s]
+    Refuses a time (`value`, of `what`) in which a rank cannot have read its weights once at the rated bandwidth.
 
-    An absent time passes, and every time of weights that are small enough to lie in caches.
+    An absent time passes, and any time where the weights are small enough to lie in caches.
     """
     if value is None:
         return

@@ -233,7 +233,7 @@ def stretch_of(theta: Sequence[float], base: Overheads) -> Stretch:
 
 
 def fit(loads: Sequence[MeasuredLoad], *, base: Overheads, priors: Priors) -> Fit:
-    """The most probable stretch of all loads together, in at most `_ROUNDS` rounds; loads must not be empty."""
+    """The most probable stretch of all loads together, in at most `_ROUNDS` rounds; without loads the catalogue's."""
     theta: Array = np.zeros(len(NAMES))
     for _ in range(_ROUNDS):
         seen = _linearize(loads, theta, base)

@@ -69,7 +69,7 @@ def train_rows_of(found: TrainMeasurement, asked: CalibrateRequest) -> list[Trai
     """
     The runs of a measurement as cases, all of one model (the first that the request names, else the measurement's).
 
-    Settings of the request go before what the measurement says.
+    Settings of the request take precedence over what the measurement says.
 
     Raises
     ------

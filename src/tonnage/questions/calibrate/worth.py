@@ -133,8 +133,8 @@ def _rivals(plan: ServePlan) -> list[_Unknown]:
     """
     The first option, and those that may cost no more than it does where all goes wrong for it, `COMPETING` in all.
 
-    What an option needs before rounding follows from the headroom that its whole replicas leave, over the headroom that
-    is asked for.
+    What an option needs before rounding is its replicas times the share of their capacity that the load takes, over
+    the share that it may take (1 - the headroom asked for).
     """
     first = plan.options[0]
     most = first.cost.high or first.cost.value
@@ -181,7 +181,11 @@ def _costs(one: _Unknown, faster: Array, *, limits: tuple[float | None, float | 
 
 
 def _proposal(option: ServeOption, place: int, chance: float) -> Proposal:
-    """To measure one replica of an option alone, at a quarter and at all of its load; `chance` is that after it."""
+    """
+    To measure an option on one instance: alone, at a quarter of its concurrency, and at all of it.
+
+    `place` is the option's in the plan, `chance` that the choice is right once it is measured.
+    """
     c, at_once = option.configuration, max(1.0, round(option.capacity.concurrency))
     return Proposal(
         option=place,

@@ -104,8 +104,8 @@ def _usual(accelerator: Accelerator, request: FitRequest) -> bool:
     """
     Whether a type is tried when no accelerator is named: on sale, and the engine runs on it in the format asked for.
 
-    Where no source names formats of this part, it counts unless sources name other parts of its vendor. Training and
-    fine-tuning need no engine, and are not tried on Apple parts.
+    A part whose formats no source names is tried unless sources name other parts of its vendor. Training and
+    fine-tuning ask for no engine, and are not tried on Apple parts.
     """
     if accelerator.status != "released":
         return False

@@ -227,7 +227,7 @@ def fit_request(values: Mapping[str, Any]) -> FitRequest:
     """
     given = read_fields(values, FitRequest)
     goal = _goal(given)
-    _check_belong(given, goal)
+    _check_fields(given, goal)
     if given.get("solve") != "model":
         need_model(given)
     _check_solve(given, goal)
@@ -244,7 +244,7 @@ def _goal(given: Mapping[str, Any]) -> Goal:
     return "finetune" if "finetune" in goals else "train" if "train" in goals else "serve"
 
 
-def _check_belong(given: Mapping[str, Any], goal: Goal) -> None:
+def _check_fields(given: Mapping[str, Any], goal: Goal) -> None:
     """No field is given that only the other kind of job has; the refusal names the one that was probably meant."""
     foreign = SERVING_ONLY if goal != "serve" else TRAINING_ONLY
     job = "serving" if goal != "serve" else "training"

@@ -314,7 +314,7 @@ def check_layout(model: Model, request: FitRequest) -> None:
     Raises
     ------
     BadRequest
-        They do not, or it is not.
+        A degree does not divide the model, or the model is no language model.
     """
     layout = layout_of(request)
     verdict = legal(model, layout)
