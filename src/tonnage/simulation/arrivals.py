@@ -160,12 +160,16 @@ def draw_lengths(rng: np.random.Generator, n: int, *, quantiles: Quantiles) -> I
     u = rng.random(n)
     drawn = np.exp(np.interp(u, shares, np.log(np.maximum(tokens, 1.0))))
     if quantiles.mean is not None:
-        drawn = _bent(u, drawn, (shares, np.maximum(tokens, 1.0)), quantiles.mean)
+        drawn = _bent(u, (shares, np.maximum(tokens, 1.0)), quantiles.mean)
     return np.asarray(np.maximum(1, np.rint(drawn)), dtype=np.int64)
 
 
-def _bent(u: Floats, drawn: Floats, curve: tuple[Floats, Floats], mean: float) -> Floats:
-    """Moves values within their pieces, never across a quantile, until the curve's mean is the published one."""
+def _bent(u: Floats, curve: tuple[Floats, Floats], mean: float) -> Floats:
+    """
+    Lengths at shares `u` of a curve (shares, tokens) that is bent until its mean is the published one. [tokens]
+
+    Values move within their pieces, never across a quantile: a mean that no bend reaches is met as nearly as can be.
+    """
     import numpy as np
 
     shares, tokens = curve

@@ -135,7 +135,7 @@ class _Useful(Record):
 
 def _useful_quantiles(spec: RunSpec, *, work: float, interval: float) -> _Useful:
     """
-    Useful time fraction over clusters and luck: 5 %, 10 %, 50 % and 95 % of runs have less; 0 where none gets on.
+    Useful time fraction over clusters and luck: 5 %, 10 %, 50 % and 95 % of runs have less; 0 without progress.
 
     `work` is training and validation, `interval` the time between checkpoints. [s]
     """
