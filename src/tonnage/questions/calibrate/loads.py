@@ -34,7 +34,6 @@ from tonnage.record import Record
 from tonnage.simulation.steps import StepTable, step_table
 from tonnage.units import show
 
-QUANTITIES: Final = ("ttft_s", "tpot_s", "output_tokens_per_s")
 Predictor = Callable[[Stretch], dict[str, float]]
 _FAILING: Final = 0.05
 """Share of failed requests above which a load is not what it says. [-]"""
