@@ -256,7 +256,7 @@ def _same_place(one: Machine, other: Machine) -> bool:
 
 
 def _as_cheap(one: Machine, other: Machine) -> bool:
-    """Whether every term of `other` is to be had on `one` at no higher price of a slot."""
+    """Whether every term of `other` is to be had on `one` at no higher price of a slot; never of contracts in steps."""
     return all(
         any(
             mine.name == term.name
@@ -271,7 +271,7 @@ def _as_cheap(one: Machine, other: Machine) -> bool:
 
 
 def _as_able(one: Machine, mine: list[Way], theirs: list[Way]) -> bool:
-    """Whether every replica that stands there can stand on `one`, at least as fast."""
+    """Whether every way of another machine (`theirs`) is on `one`, too, whose ways are `mine`, at least as fast."""
     return all(
         any(
             (way.pool, way.charge, way.slices, way.whole) == (their.pool, their.charge, their.slices, their.whole)

@@ -238,7 +238,11 @@ def zone_rows(problem: FleetProblem, t: int) -> Iterator[Terms]:
 
 
 def room_rows(users: dict[Key, Way], there: dict[Key, Machine], *, split: Key) -> Iterator[Terms]:
-    """Replicas fit the slots and the cores of instances; `split` and so many slices: the slots that are cut so."""
+    """
+    Replicas (`users`) fit the slots and the cores of instances (`there`).
+
+    The variable (*split, n) counts the slots that are cut into n slices. Cores count only where a machine's are known.
+    """
     slots = {key: way.charge for key, way in users.items() if way.slices == 1 and way.charge > 0}
     for slices in dict.fromkeys(way.slices for way in users.values() if way.slices > 1):
         parts = {key: 1.0 for key, way in users.items() if way.slices == slices}

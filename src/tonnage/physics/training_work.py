@@ -180,7 +180,7 @@ def _products(
 
 
 def _core(mixer: Mixer | None, setup: TrainSetup, tokens: float) -> tuple[list[Operator], list[Operator]]:
-    """Attention's own products, or the scan of a recurrent mixer."""
+    """Attention's own products, or the scan of a recurrent mixer, forward and backward, on one rank's heads."""
     tp = setup.layout.tp
     match mixer:
         case Attention(num_attention_heads=heads, head_dim=width):

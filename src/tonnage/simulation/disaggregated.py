@@ -91,7 +91,7 @@ class Unit(Record):
         return low
 
     def at(self, one: Steady, concurrency: float) -> Point:
-        """The steady state in which each decode worker has so many requests."""
+        """The unit's steady state in which each decode worker has so many requests, encoding of images included."""
         point = self._separated(one, concurrency) if self.prefill else self._aggregated(one, concurrency)
         if self.encoders is None:
             return point

@@ -239,7 +239,8 @@ def schedule_in_turn(world: World, s: State, decode: bool) -> tuple[int, int, bo
 @inline
 def _retract(world: World, s: State) -> bool:
     """
-    SGLang looks ahead: where the next decode step has no room, those who have said least go until twenty steps have.
+    SGLang looks ahead: where the next decode step lacks blocks, those who have said least go until there are blocks for
+    twenty steps.
 
     The share of remaining output that admission keeps room for (`ratio`) is set anew from those who stay. Returns
     whether someone went.

@@ -163,7 +163,7 @@ def admit(world: World, s: State, left: int, chunks: int) -> tuple[int, int]:
 
 @kernel
 def _take_place(world: World, s: State, place: int) -> None:
-    """From the waiting to the running."""
+    """The request at a place of the ring goes from the waiting to the end of the running."""
     t, size = s.tally, world.rules.num_requests + 1
     r = s.waiting[place]
     mine = at(world.asked, r)

@@ -213,6 +213,7 @@ def simulate_disaggregated(
     The prefill worker computes the first token; the cache takes `transfer_s` seconds of each request to reach a decode
     worker, whose first step computes the key and value of that token. The client sees it when that step begins: who
     waits for a seat there waits for the first token. A request preempted there is computed again from its prompt.
+    Requests that either pool can never admit are left out, and counted. Workers are paid for all of the run.
     """
     import numpy as np
 
@@ -310,6 +311,11 @@ def simulate_clients_of_pools(
     that the turns end with the exact run. Each turn looks one round of the clients further and no more.
 
     Parameters are those of `simulate_disaggregated`; times of sending are filled in.
+
+    Raises
+    ------
+    BadRequest
+        There is no client, or no request fits a worker of each pool.
     """
     import numpy as np
 

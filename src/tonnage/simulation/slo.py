@@ -139,7 +139,11 @@ def probe_at(play: Callable[[Requests], Simulated], *, requests: Requests, slo: 
 
 
 def _bisect(passes: Callable[[int], bool], *, first: int, least: int, stride: int) -> None:
-    """Tries whole numbers from `first` until one passes and the next fails, none passes at `least`, or it is enough."""
+    """
+    Tries whole numbers from `first` until one passes and the next fails, or `least` fails; `MOST_PROBES` at most.
+
+    Strides double from `stride` until both a pass and a failure are known.
+    """
     low, high, k = least - 1, None, first
     for _ in range(MOST_PROBES):
         low, high = (max(low, k), high) if passes(k) else (low, k if high is None else min(high, k))
@@ -305,7 +309,11 @@ def _knee(ordered: tuple[Probe, ...]) -> float:
 
 
 def _excess(ordered: tuple[Probe, ...], slo: Slo) -> NDArray[Any]:
-    """Share of misses beyond what is allowed, of the worst objective: by rate and draw of blocks, alike at all."""
+    """
+    Share of misses beyond what is allowed, of the worst objective, by rate and draw; above 0 = the rate fails.
+
+    Draws are of the same blocks at every rate. A backlog counts as all missed.
+    """
     import numpy as np
 
     pick = np.random.default_rng(0).integers(0, BLOCKS, (DRAWS, BLOCKS))

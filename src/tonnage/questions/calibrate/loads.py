@@ -70,7 +70,7 @@ class MeasuredLoad(NamedTuple):
 
 def loads_of(found: Measurement, stack: Stack, *, additions: Additions) -> list[MeasuredLoad]:
     """
-    Every load of a measurement that can teach something.
+    The loads of a measurement that can teach something; others are left out (`_load`).
 
     Raises
     ------

@@ -49,7 +49,11 @@ ADAPTERS: Final = ("lora", "qlora", "dora")
 
 
 def training_row(model: Model, accelerator: Accelerator, *, request: FitRequest) -> FitRow:
-    """One accelerator type, as many as asked for (one when not said), with largest values and remedies."""
+    """
+    One accelerator type, as many as asked for, or as the degrees asked for take, with largest values and remedies.
+
+    Where the request solves for the largest batch or sequence, the row is that of the largest.
+    """
     count = request.count or _least_count(request)
     choose = partial(_choose, model, accelerator)
     chosen = choose(request, count)
@@ -295,6 +299,8 @@ def network_row(
 
     With `solve` (batch or concurrency) the row is judged at the largest batch, or where not even one sample fits at the
     batch asked for. Memory is held against the driver's total, as the need counts the process's own share.
+
+    Where the request solves for the batch, the row is that of the largest.
 
     Raises
     ------
