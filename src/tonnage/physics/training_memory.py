@@ -334,7 +334,11 @@ def _buffers(setup: TrainSetup, held: Held, gradients: float) -> float:
 
 
 def _moments(setup: TrainSetup, gradients: float) -> tuple[tuple[Quantity, ...], ...]:
-    """The two moments that can be the peak: end of the forward pass, end of the backward pass."""
+    """
+    The moments that can be the peak: the end of the forward pass, and the beginning and end of the backward pass.
+
+    `gradients` are those of one rank; where they do not stay between micro-batches they count at the end alone. [bytes]
+    """
     if not setup.model.groups:
         return _network_moments(setup, gradients)
     tokens = setup.sequences * setup.seq_len / setup.layout.cp

@@ -66,7 +66,7 @@ def _load(states: State, k: int) -> int:
 
 @inline
 def _sample(world: World, states: State, script: Script, now_s: float) -> None:
-    """Who runs, who waits, blocks in use and tokens said so far, at a time."""
+    """Notes a time, and over all replicas who runs, who waits, blocks in use and tokens said so far."""
     c = script.control
     into = offset(script.samples, 5 * c.sampled)
     into[0], into[1], into[2], into[3], into[4] = now_s, 0.0, 0.0, 0.0, 0.0

@@ -63,7 +63,11 @@ def _next_place(world: World, s: State) -> int:
 
 @kernel
 def _find_cached(world: World, s: State, r: int) -> tuple[int, int, int]:
-    """Tokens of a waiting request that need not be computed; blocks of the accelerator's and of the host's with them"""
+    """
+    Tokens of a waiting request that need not be computed, and their blocks in the accelerator's pool and the host's.
+
+    Both are 0 where blocks have no identity: the tokens are then those stated with the request, or moved to the host.
+    """
     rules, mine = world.rules, at(world.asked, r)
     target = mine.prompt + mine.said
     if rules.hashed:

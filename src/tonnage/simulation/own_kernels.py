@@ -126,7 +126,7 @@ def batching_of(
 
 
 def prompt_product_s(op: Operator, accelerator: Accelerator) -> float | None:
-    """One product of a prompt; none where it does not run in such kernels, or the part's lanes are not known."""
+    """One product of a prompt; none where it does not run in such kernels, or the part's lanes are not known. [s]"""
     if not has_prompt_kernels(accelerator) or op.m < LEAST_ROWS:
         return None
     flop, moved = op.flop, op.read_bytes + op.write_bytes
@@ -180,19 +180,19 @@ def _quantised(op: Operator) -> bool:
 
 
 def prompt_attention_s(op: Operator, accelerator: Accelerator, *, fused: bool) -> float | None:
-    """Attention of a prompt; none where the usual fused kernel stands for it."""
+    """Attention of a prompt; none where the usual fused kernel stands for it. [s]"""
     if accelerator.vendor == "AMD":
         return op.flop / (LANE_ATTENTION * accelerator.peaks["fp32"])
     return None if fused else prompt_scores_s(op, accelerator)
 
 
 def prompt_states_s(op: Operator, accelerator: Accelerator) -> float:
-    """Recurrent states advanced over the tokens of a prompt; nothing of a decode."""
+    """Recurrent states advanced over the tokens of a prompt; nothing of a decode. [s]"""
     return op.flop / (LANE_STATES * accelerator.peaks["fp32"]) if op.m > op.batch else 0.0
 
 
 def prompt_scores_s(op: Operator, accelerator: Accelerator) -> float | None:
-    """Attention of a prompt with its scores in memory."""
+    """Attention of a prompt with its scores in memory; none on other vendors' parts. [s]"""
     if accelerator.vendor != "NVIDIA" or not op.head_dim:
         return None
     scores = op.flop / (4.0 * op.head_dim)

@@ -32,7 +32,7 @@ LONGEST_S: Final = 1e9
 
 
 class SteadyTurns(NamedTuple):
-    """Turns of drawn sessions as columns, all sessions' first turns before all second ones."""
+    """Turns of drawn sessions as columns: class by class, all sessions' first turns before all second ones."""
 
     prompt: Array
     output: Array

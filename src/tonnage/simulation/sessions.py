@@ -163,7 +163,11 @@ def _play_pieces(
 
 @kernel
 def _replay(pool: Pool, ids: Ints, requests: Ints, row: Ints, n: int) -> None:
-    """Rows of `requests`: first id, whole blocks, blocks that may be found; the last becomes those that were."""
+    """
+    Plays a log through one cache, each request after the one before has given its blocks back.
+
+    A request is four numbers: first id, whole blocks, blocks that may be found, and a place for those that were.
+    """
     for k in range(n):
         mine, whole, most = offset(ids, requests[4 * k]), requests[4 * k + 1], requests[4 * k + 2]
         hits, _ = blocks_hit(pool, mine, most)

@@ -105,7 +105,11 @@ class Pricing(Record, kw_only=True):
         return (*found, self.leaf(name, beside * whole.kernels * each_s, how=f"{each_s * 1e6:.3g}"))
 
     def by_kind(self, nodes: Iterable[Quantity], overheads: Overheads) -> tuple[Quantity, ...]:
-        """Blocks as they come; each kind with its operators, the longest first; what no operator is of."""
+        """
+        Leaves of a step put together: operators by kind, the longest kind first, and what the engine adds to kernels.
+
+        Leaves that are no operator stay as they are, before the kinds; bubble and hidden exchange come last.
+        """
         kinds: dict[str, list[Quantity]] = defaultdict(list)
         sums: dict[str, float] = defaultdict(float)
         first, last = list[Quantity](), list[Quantity]()

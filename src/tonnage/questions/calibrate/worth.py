@@ -91,7 +91,12 @@ def worth_measuring(
     draws: Array,
     limits: tuple[float | None, float | None],
 ) -> tuple[float, list[int], list[float]]:
-    """Chance that the first is right now, the places worth measuring in order, and the chance after each."""
+    """
+    Chance that the first rival is right now, the places worth measuring in order, and the chance after each.
+
+    `matrix` has the correlations of their unknowns, `draws` standard normal numbers (draw, rival), `limits` the
+    objectives of TTFT and TPOT. [s] No places where the first stands alone, or nothing raises the chance by `WORTH`.
+    """
 
     def right(mean: Array, covariance: Array) -> Array:
         """Chance of each to be the right choice, under a normal belief."""
