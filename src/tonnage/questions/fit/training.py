@@ -300,8 +300,6 @@ def network_row(
     With `solve` (batch or concurrency) the row is judged at the largest batch, or where not even one sample fits at the
     batch asked for. Memory is held against the driver's total, as the need counts the process's own share.
 
-    Where the request solves for the batch, the row is that of the largest.
-
     Raises
     ------
     BadRequest
