@@ -112,7 +112,10 @@ class Accelerator(SparseRecord, kw_only=True):
     """An estimate unless the notes cite a seller. [USD]"""
 
     def of_share(self, share: float) -> Accelerator:
-        """A share of the part as a device of its own: one die of two."""
+        """
+        A share of the part as a device of its own, one die of two: its memory, bandwidth and peaks; power, prices and
+        links stay.
+        """
         return replace(
             self,
             memory_bytes=self.memory_bytes * share,
@@ -122,7 +125,10 @@ class Accelerator(SparseRecord, kw_only=True):
         )
 
     def linked(self, per_node: int) -> int:
-        """How many the fast link joins where a machine holds so many: those of the machine, or of a rack beyond it."""
+        """
+        Accelerators that the fast link joins: its whole domain where that reaches beyond a machine (a rack), else at
+        most the `per_node` of one.
+        """
         beyond = self.link.domain > (self.max_per_node or 8)
         return self.link.domain if beyond else min(self.link.domain, per_node)
 
@@ -149,10 +155,10 @@ class Accelerator(SparseRecord, kw_only=True):
 
     def peak(self, dtype: str) -> float | None:
         """
-        Dense peak of the fastest unit that computes this dtype exactly; absent = not supported. [FLOP/s]
+        Dense peak that a dtype is computed at; absent = not supported. [FLOP/s]
 
-        bf16 falls back to fp16's unit only where the part lacks bf16 but frameworks emulate it in
-        fp32 (then the fp32 peak applies); int8 and fp8 have no fallback.
+        bf16, fp16 and tf32 that a part lacks run at its fp32 peak, as frameworks emulate them there; no other dtype has
+        a fallback.
         """
         if dtype in self.peaks:
             return self.peaks[dtype]

@@ -190,7 +190,10 @@ class Rent(SparseRecord, kw_only=True):
 
 
 def cheapest_steady(rents: Iterable[Rent]) -> Rent | None:
-    """The price that an answer speaks of: the cheapest that is paid by the hour and stays, else the cheapest."""
+    """
+    The price that an answer speaks of: of on-demand prices, or of all where there is none, the one that costs least for
+    an hour of useful work; None without any.
+    """
     return min(
         rents, key=lambda rent: (rent.term != "on-demand", rent.usd_per_accelerator_hour / rent.useful), default=None
     )

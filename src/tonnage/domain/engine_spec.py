@@ -365,7 +365,7 @@ def with_async_scheduling(overheads: Overheads, scheduled: bool | None, *, ranks
     What a step costs its host then hides beside the accelerator, which waits only where the host takes longer. What
     ranks add is a delay, not work: the next step is told while this one runs (gpt-oss-120b on eight H200 steps in 3.6
     ms, where eight ranks not scheduled ahead add 3). Of what a running sequence costs, scheduling hides and streaming
-    stays.
+    stays. None counts as not scheduled ahead.
 
     Examples
     --------

@@ -250,10 +250,10 @@ class Rate(SparseRecord, kw_only=True):
     """One microbenchmark: the best of its repetitions."""
 
     name: str
-    """product, convolution, depthwise, attention, copy, upload, peer copy, start."""
+    """product, convolution, depthwise, attention, pass, function, pooling, copy, upload, peer copy, start."""
     value: float
     unit: str
-    """FLOP/s, bytes/s, s."""
+    """FLOP/s of products, convolutions and attention; s of `start`, for one operation; bytes/s of all others."""
     dtype: str = ""
     shape: str = ""
     """What ran, as text."""

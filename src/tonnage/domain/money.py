@@ -288,7 +288,7 @@ class CarbonIntensity(SparseRecord, kw_only=True):
 @functools.lru_cache(maxsize=1024)
 def is_stale(as_of: str, *, today: date) -> bool:
     """
-    Whether a price of that date is older than 90 days; a month counts from its last day, an undated one is stale.
+    Whether a price of that date is older than 90 days; a month counts from its last day, what is no date is stale.
 
     Examples
     --------

@@ -96,6 +96,8 @@ def number_format(name: str) -> Format:
     ------
     UnknownName
         No such format.
+    BadRequest
+        The bits in the name are not from 1.5 to 16.
     """
     key = name.strip().lower().replace(" ", "_")
     key = _ALIASES.get(key, key)

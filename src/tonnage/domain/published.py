@@ -63,10 +63,12 @@ class QualityScore(Record, kw_only=True):
     """bf16 (as released), a weight format, "kv fp8", or full, lora, dora after a fine-tune."""
     benchmark: str
     score: float
+    """Of task benchmarks points of 100; where lower is better a perplexity, or its ratio to that of 16 bits."""
     higher_is_better: bool
+    """False of perplexities alone."""
     source: str
     standard_error: float | None = None
-    """In points of the score."""
+    """In the unit of the score."""
     questions: int | None = None
 
 
@@ -89,9 +91,9 @@ class QualityChange(SparseRecord, kw_only=True):
     on: str = ""
     """Whose scores: this model, another tuning of it, other models; empty = nobody's."""
     noise: float | None = None
-    """Two standard errors of such a difference, where question counts or errors are published. [-]"""
+    """Two standard errors of `kept`, where question counts or errors are published: the median of the pairs. [-]"""
     perplexity: float | None = None
-    """Median rise of perplexity; no task score, so no floor is judged by it. [-]"""
+    """Median rise of perplexity as a share of it before; no task score, so no floor is judged by it. [-]"""
     sources: tuple[str, ...] = ()
     told: str = ""
     """All of this in one line."""

@@ -69,7 +69,7 @@ class DeviceActivity(SparseRecord, kw_only=True):
 
 
 class TrainMemory(SparseRecord, kw_only=True):
-    """Memory of the fullest rank. [bytes]"""
+    """Memory of a rank, each number the most of any rank: they need not be one rank's. [bytes]"""
 
     peak_bytes: float | None = None
     """The most that was in use: the allocator's on an accelerator, resident on a processor. [bytes]"""
@@ -78,7 +78,7 @@ class TrainMemory(SparseRecord, kw_only=True):
     capacity_bytes: float | None = None
     """Of the accelerator or host. [bytes]"""
     weights_bytes: float | None = None
-    """This rank's share. [bytes]"""
+    """The largest share that a rank holds. [bytes]"""
     gradients_bytes: float | None = None
     optimizer_bytes: float | None = None
     alloc_retries: int | None = None
@@ -206,9 +206,9 @@ class TrainBudget(SparseRecord, kw_only=True):
     step_s: float
     """At this number of devices. [s]"""
     run_s: float
-    """The run alone, uninterrupted. [s]"""
+    """The run alone, uninterrupted, by the calendar: longer where the accelerators have a share of the day. [s]"""
     total_s: float
-    """With experiments, validation and retries. [s]"""
+    """The same with experiments, validation and retries. [s]"""
     accelerator_hours: float
     """All of it."""
     run_accelerator_hours: float

@@ -237,7 +237,7 @@ class TrainSetup(SparseRecord, kw_only=True):
     native_attention: bool = False
     """Attention kernels written for the accelerator's own generation (cuDNN and FlashAttention-3 on Hopper)."""
     software: SoftwareSpec
-    """What runs it keeps, fuses and shards so."""
+    """Family of the software that runs it: what it keeps in memory, fuses and shards."""
     expert_load: float = 1.0
     """Tokens of the fullest rank of experts over the mean: 1 where routing is balanced or forced to be, the capacity
     factor where copies are padded or dropped, more where nothing is dropped. [-]"""
@@ -310,7 +310,7 @@ class TrainSetup(SparseRecord, kw_only=True):
 
     @property
     def routed_load(self) -> float:
-        """The same where experts are spread over ranks; without that every rank computes all of its own tokens."""
+        """`expert_load` where experts are spread over ranks; else 1: every rank computes all its own tokens. [-]"""
         return self.expert_load if self.layout.ep > 1 else 1.0
 
     @property

@@ -36,9 +36,11 @@ def spread_engine() -> EngineSpec:
 
 def start_commands(row: LocalRow, download: Download, *, model: Model, vendor: str) -> Iterator[tuple[str, str]]:
     """
-    What starts this row: first the engine that was predicted, then others that run the same weights.
+    What starts this row, by engine: llama.cpp, which was predicted, then others whose files of the model are published.
 
-    Where no published files are known, the command names one that is still to be made or found.
+    Ollama only where its stock format is the row's and nothing lies in host memory; MLX (Apple) and vLLM with AWQ
+    (NVIDIA, nothing read from host memory) run 4-bit files of their own, whatever the row's format. Where no GGUF
+    repository is known, llama.cpp's command names a file that is still to be made.
     """
     yield "llama.cpp", shlex.join(_llama_server(row, download, model))
     stock = download.native or row.precision.weights == OLLAMA_FORMAT
@@ -52,6 +54,7 @@ def start_commands(row: LocalRow, download: Download, *, model: Model, vendor: s
 
 
 def _llama_server(row: LocalRow, download: Download, model: Model) -> list[str]:
+    """The words of llama-server's command: `-ngl` is the number of layers on the device, 99 for all of them."""
     weights = row.precision.stored
     kind = weights.removeprefix("gguf-").upper()
     file = ["-hf", download.gguf if download.native else f"{download.gguf}:{kind}"]

@@ -44,7 +44,7 @@ def engines() -> Mapping[str, EngineSpec]:
 
 
 def read_table(name: str, kind: type[_T]) -> _T:
-    """A table of facts of this folder."""
+    """A table of facts of the folder `data`, by its name without `.toml`."""
     return msgspec.toml.decode((_FOLDER / f"{name}.toml").read_bytes(), type=kind)
 
 
@@ -123,7 +123,7 @@ def engine_name(name: str) -> str:
 
 
 def find_engine(name: str) -> EngineSpec | None:
-    """The same; absent where no engine is called so."""
+    """The engine of that name, whatever its spelling; absent where none is called so."""
     return _spellings().get(name.strip().lower())
 
 
@@ -177,7 +177,13 @@ NEWEST: Final[Release] = (99_999,)
 
 
 def release(engine: Engine, year: int | None = None) -> Release | None:
-    """The release as numbers; from a date in the version, else from the year it ran; absent when neither is given."""
+    """
+    The release as numbers; absent where neither the version nor a year says one.
+
+    A build counts before a number in the version ("b4589"), that before a date. A date, or June of the year, means the
+    newest release known then, the oldest of all where it is earlier, and no older one than a word beside it stands for;
+    of a line such as "0.2.x" it picks the release.
+    """
     text = engine.version or ""
     if build := re.search(r"\bb(\d{3,5})\b", text):
         return (int(build.group(1)),)
@@ -201,7 +207,10 @@ def release(engine: Engine, year: int | None = None) -> Release | None:
 
 
 def stated_release(engine: Engine, year: int | None = None) -> Release | None:
-    """The same where a version may be another product's number, which says nothing: the year alone dates it then."""
+    """
+    As `release`, but a number that may be another product's (`versions_below`) counts for nothing: the year alone dates
+    it then.
+    """
     found = release(engine, year)
     below = engine_spec(engine.name).versions_below
     if found is not None and below is not None and found >= below:
@@ -260,7 +269,10 @@ def explain_defaults(
     year: int | None = None,
     offline: bool = False,
 ) -> tuple[Default, ...]:
-    """The settings the engine would choose itself on this accelerator for this model, each with its source."""
+    """
+    The settings that the engine chooses itself on this accelerator for this model, each with its source, whether or not
+    `engine` states them.
+    """
     spec = engine_spec(engine.name)
     known = replace(engine, name=spec.name)
     at = Starting(
@@ -275,6 +287,12 @@ def explain_defaults(
 
 
 def _chosen(spec: EngineSpec, at: Starting) -> Iterator[Default]:
+    """
+    Its rows, or those of the engine that it starts as, which the release has reached; then what its own rule adds.
+
+    The last row of a field counts. `max_model_len` is the model's own context where that is known, cut to the row's
+    value where the row says so.
+    """
     like = engines()[spec.starts_as or spec.name]
     for row in {row.field: row for row in like.defaults if row.since <= at.release}.values():
         stated = at.model.max_context
@@ -307,7 +325,7 @@ def defaults(
 
 
 def assumptions(engine: Engine, year: int | None = None) -> tuple[str, ...]:
-    """What had to be assumed about the engine, one sentence each."""
+    """What had to be assumed about the engine, one sentence each; none where its release is known."""
     if release(replace(engine, name=engine_name(engine.name)), year) is not None:
         return ()
     what = f"version '{engine.version}' is not a release" if engine.version else "version not given"
@@ -355,7 +373,13 @@ def frameworks_in(name: str | None) -> tuple[FrameworkSpec, ...]:
 def software_of(
     framework: str | None, *, method: str = "pretrain", count: int = 1, layered: bool = True
 ) -> SoftwareSpec:
-    """The family of a framework by name; without one, what such a job is usually run with."""
+    """
+    The family of training software that a framework's name means, by the words that it contains.
+
+    Without a name, or with one that no table knows, it is what such a job usually runs with: of pre-training by
+    `count`, the number of accelerators; of fine-tuning, and of networks without transformer layers (`layered` False),
+    plain PyTorch scripts. Which software runs on TPUs is the caller's to know (`usual_software`).
+    """
     name = (framework or "").lower()
     for one in _frameworks():
         if method == "pretrain" and one.pretrains_as is not None and name.startswith(_stem(one) or one.words):

@@ -28,6 +28,7 @@ def defaults(at: Starting) -> Iterator[Default]:
 
 
 def _chunk(at: Starting) -> int:
+    """Tokens of a prompt's piece, by the driver's memory (SGLang 0.4.9 and 0.5.4 changed the steps)."""
     gib = at.accelerator.driver_memory_bytes / GiB
     if at.release < (0, 4, 9):
         return 2048 if gib < 25_000 / 1024 else 8192
@@ -39,6 +40,13 @@ def _chunk(at: Starting) -> int:
 
 
 def _share(at: Starting, chunk: int) -> float:
+    """
+    Share of the driver's memory that weights and cache may take (mem_fraction_static); the rest is a reserve. [-]
+
+    The reserve is for activations of a piece and captured graphs: by ranks alone before 0.4.9, by memory and ranks
+    before 0.5.4.
+    """
+    # SGLang's own tensor degree holds the ranks of data-parallel attention.
     tp, ranks = at.layout.tp * at.layout.dp, at.layout.ranks
     if at.release < (0, 4, 9):
         return 0.79 if tp >= 16 else 0.81 if tp >= 8 else 0.85 if tp >= 4 else 0.87 if tp >= 2 else 0.88

@@ -8,7 +8,7 @@ from tonnage.domain.engine_spec import Default, Starting
 
 
 def defaults(at: Starting) -> Iterator[Default]:
-    """What follows from device, context and usage."""
+    """What follows from device, context and usage; up to 0.7 the batch limits of prompts that ran whole."""
     source = "vLLM EngineArgs.get_batch_defaults"
     chunked = at.release >= (0, 8)
     length = at.engine.max_model_len or at.model.max_context or 4096

@@ -53,10 +53,17 @@ def best_sustained_point(measurement: Measurement, slo: Slo) -> Point:
 
 def capacity_of(measurement: Measurement, demand: Demand) -> Capacity:
     """
-    Replicas for the peak, and the spare ones.
+    Replicas for the peak, and the spare ones, by the best load of one replica that is sustained within the objectives.
 
-    replicas = ceil(peak / (sustained x (1 - headroom))) + spare. Load that is spread evenly is assumed; requests
-    as long as those measured.
+    replicas = ceil(peak / (sustained x (1 - headroom))) + spare. Load that is spread evenly is assumed; requests as
+    long as those measured.
+
+    Raises
+    ------
+    BadRequest
+        A number of the demand is out of range.
+    Unmeasured
+        No load of the measurement is sustained.
     """
     check_bounds(
         ("--rate", demand.rate_per_s, 1e-9, 1e9),
@@ -84,6 +91,7 @@ def capacity_of(measurement: Measurement, demand: Demand) -> Capacity:
 
 
 def _reasons(measurement: Measurement, point: Point, *, demand: Demand, needed: int, usable: float) -> list[str]:
+    """Sentences on what the number of replicas rests on, and what may speak against it."""
     peak = demand.rate_per_s * demand.peak_to_mean
     kind = "requests/s offered" if point.rate_per_s is not None else "requests at once"
     found = [
@@ -133,13 +141,17 @@ def budget_of(measurement: TrainMeasurement, work: Work) -> TrainBudget:
     """
     Accelerator-hours = devices x steps x step x (1 + validation + retries + experiments).
 
-    More devices than measured take the loss of the last doubling that was measured for each further one; with one
-    size measured, none is known, and perfect scaling is assumed and said.
+    Without a number of devices it is the largest that was measured or, for a deadline, the smallest measured one
+    doubled until the deadline is kept; `fits_deadline` says whether any does. More devices than measured take the loss
+    of the last doubling that was measured for each further one; with one size measured, none is known, and perfect
+    scaling is assumed and said. Hours are of work; `run_s` and `total_s` are longer by the share of the day.
 
     Raises
     ------
     Unmeasured
         The measurement does not say how many tokens or samples a step takes.
+    BadRequest
+        A number of the work is out of range, or not one of tokens, samples and steps is given.
     """
     _check(work)
     runs = sorted(measurement.runs, key=lambda run: run.devices)
@@ -181,7 +193,7 @@ def _check(work: Work) -> None:
 
 
 def _rate(run: TrainRun, work: Work) -> float | None:
-    """Tokens, samples or steps per second and device."""
+    """Tokens, samples or steps, whichever the work counts, per second and device; None = not measured."""
     whole = (
         1.0 / run.step_s
         if work.steps is not None
@@ -191,7 +203,12 @@ def _rate(run: TrainRun, work: Work) -> float | None:
 
 
 def _at(runs: list[TrainRun], devices: int) -> tuple[TrainRun, float, Literal["measured", "assumed"]]:
-    """The run nearest to so many devices, scaling there, and how it is known."""
+    """
+    The run that stands for so many devices, throughput per device there over the smallest run's, and how it is known.
+
+    A run of just so many, else the largest of fewer, else the smallest of all. Beyond it, throughput per device falls
+    with each doubling as it did over the last one that was measured.
+    """
     exact = next((run for run in runs if run.devices == devices), None)
     nearest = exact or max(
         (run for run in runs if run.devices <= devices), key=lambda run: run.devices, default=runs[0]
@@ -199,13 +216,13 @@ def _at(runs: list[TrainRun], devices: int) -> tuple[TrainRun, float, Literal["m
     known = nearest.efficiency or 1.0
     if exact is not None:
         return exact, known, "measured"
-    loss = 1.0
+    kept = 1.0  # of the throughput per device, with each further doubling
     if len(runs) > 1 and devices > nearest.devices and nearest.efficiency:
         below = runs[runs.index(nearest) - 1]
         doublings = math.log2(nearest.devices / below.devices)
-        loss = min(1.0, (nearest.efficiency / (below.efficiency or 1.0)) ** (1.0 / doublings))
+        kept = min(1.0, (nearest.efficiency / (below.efficiency or 1.0)) ** (1.0 / doublings))
     further = math.log2(devices / nearest.devices)
-    return nearest, known * loss ** max(0.0, further), "assumed"
+    return nearest, known * kept ** max(0.0, further), "assumed"
 
 
 def _steps(run: TrainRun, work: Work, *, devices: int, scaling: float) -> tuple[int, float]:
@@ -273,6 +290,7 @@ def _date(start: date | None, after_s: float) -> str | None:
 def _train_reasons(
     measurement: TrainMeasurement, runs: list[TrainRun], work: Work, *, run: TrainRun, devices: int, basis: str
 ) -> list[str]:
+    """Sentences on what the hours rest on: what was measured, how it scales, what is on top."""
     measured = ", ".join(str(one.devices) for one in runs)
     found = [f"Measured at {measured} devices: {run.steps} steps of {run.step_s:.4g} s at {run.devices}."]
     if basis == "assumed":

@@ -97,7 +97,7 @@ class Connection(Record, kw_only=True):
 
 def target_of(url: str, *, model: str, kind: Literal["chat", "completions"]) -> Target:
     """
-    The endpoint that a URL means: the server's root, its `/v1`, or the full path.
+    The endpoint that a URL means: the server's root, its `/v1`, or the full path; keys in it are refused.
 
     Examples
     --------
@@ -228,6 +228,7 @@ async def ask(connection: Connection, data: bytes, *, timeout_s: float) -> Reply
 
 
 def _fail(reply: Reply, kind: str, detail: str) -> None:
+    """Keeps the first failure of a request; late is no failure where all tokens and their count have come."""
     if kind == "timeout" and reply.failure is None and reply.last_s is not None and reply.output_tokens is not None:
         return  # all tokens and their count are here; only the end of the connection is late
     reply.failure = reply.failure or kind
@@ -298,6 +299,7 @@ class _Wire(asyncio.Protocol):
             self._end(error)
 
     def _read(self, reply: Reply, now: float) -> None:
+        """Reads what has arrived: the head, then the body, whose end completes the exchange."""
         if self.seen > MAX_RESPONSE_BYTES:
             raise Broken("malformed", "the answer does not end")
         if self.body is None:
@@ -316,8 +318,9 @@ class _Wire(asyncio.Protocol):
             self._complete(reply)
 
     def _note(self, event: Event, reply: Reply, now: float) -> None:
+        """Puts the moment of an event with text, and counts and times that the server states, into the reply."""
         if event.error is not None:
-            raise Broken("server error", _plain(msgspec.json.encode(event.error)))
+            raise Broken("server error", _one_line(msgspec.json.encode(event.error)))
         if event.has_text:
             if reply.first_s is None:
                 reply.first_s = now
@@ -334,11 +337,12 @@ class _Wire(asyncio.Protocol):
             reply.predicted_s = None if event.timings.predicted_ms is None else event.timings.predicted_ms / 1e3
 
     def _complete(self, reply: Reply) -> None:
+        """The body has ended: the exchange is a success, or fails with the kind that says why."""
         assert self.body is not None
         head = self.body.head
         self.reusable = head.keep and self.body.ended
         if head.status != 200:
-            self._end(Broken(f"http {head.status}", _plain(bytes(self.text[:MAX_ECHO_LENGTH]))))
+            self._end(Broken(f"http {head.status}", _one_line(bytes(self.text[:MAX_ECHO_LENGTH]))))
         elif not head.stream:
             self._end(Broken("malformed", "the answer is not an event stream"))
         elif reply.first_s is None and self.finished:
@@ -360,6 +364,9 @@ class _Wire(asyncio.Protocol):
         return None
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """
+        The other side closed: the end of a body without a length, a cut answer, or a reset before the first token.
+        """
         self.transport = None
         self.reusable = False
         if self.reply is None:
@@ -380,7 +387,7 @@ class _Wire(asyncio.Protocol):
                 self.transport.abort()
 
 
-def _plain(data: bytes) -> str:
-    """A server's own words: one short printable line."""
+def _one_line(data: bytes) -> str:
+    """A server's own words as one printable line, of any length."""
     text = " ".join(data.decode("utf-8", "replace").split())
     return "".join(c if c.isprintable() else "�" for c in text)

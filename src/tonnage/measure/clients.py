@@ -65,7 +65,7 @@ class Cost(Record, kw_only=True):
 
 def clients_for(load: Load, output_tokens: int, *, cost: Cost, cores: int | None = None) -> int:
     """
-    Processes that send a load on time.
+    Processes that send a load on time; one for a closed loop, which sends when it can.
 
     Raises
     ------
@@ -107,6 +107,7 @@ def client_cost() -> Cost:
 
 
 async def _rehearse(port: int) -> float:
+    """CPU time of this thread for one request, the mean of those after a first that opens the connection. [s]"""
     target = target_of(f"http://127.0.0.1:{port}", model="rehearsal", kind="chat")
     connection = open_connection(target, key=None)
     data = request_bytes(connection, prompt="a few words", output_tokens=1, ignore_eos=True)

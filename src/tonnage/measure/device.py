@@ -42,16 +42,19 @@ _CACHED: Final = 1.5
 
 def measure_device(device: str = "cpu", *, threads: int | None = None, seconds: float = 20.0) -> DeviceMeasurement:
     """
-    Microbenchmarks of one device.
+    Rates of one device by microbenchmarks: FLOP/s, bytes/s, and seconds to start an operation.
+
+    What the device cannot run is left out. Without PyTorch numpy measures products and copies of a processor alone,
+    with as many threads as it takes by itself.
 
     Parameters
     ----------
     device : str
         cpu, cuda, cuda:1, mps, xpu (ROCm is called cuda, as PyTorch does).
     threads : int, optional
-        Of a processor; absent = as many as PyTorch takes.
+        Of a processor; absent = as many as PyTorch takes. Not heeded without PyTorch.
     seconds : float
-        About as long it may take in all. [s]
+        About how long it may take in all. [s]
 
     Raises
     ------
@@ -89,7 +92,13 @@ def measure_device(device: str = "cpu", *, threads: int | None = None, seconds: 
 
 
 def device_toml(found: DeviceMeasurement) -> str:
-    """The measurement as a file of additions: `--additions FILE` makes the device an accelerator like any other."""
+    """
+    The measurement as a file of additions: `--additions FILE` makes the device an accelerator like any other.
+
+    A peak is the best product of its format; narrow formats slower than fp32 are emulated, and left out. Bandwidth of
+    memory is that of the largest copy, uploads give the host's link and copies between two cards the link of the cards.
+    What was not measured is left out.
+    """
     products = {r.dtype: found.best("product", r.dtype) or 0.0 for r in found.rates if r.name == "product"}
     most = products.get("fp32") or min(products.values())
     copies = sorted((_megabytes(r) * 1e6, r.value) for r in found.rates if r.name == "copy")
@@ -104,7 +113,7 @@ def device_toml(found: DeviceMeasurement) -> str:
         "",
         "[[accelerator]]",
         f'id = "{found.id}"',
-        f'name = "{_plain(found.name)}"',
+        f'name = "{_toml_text(found.name)}"',
         f'segment = "{"cpu" if found.kind == "cpu" else "workstation"}"',
         f'architecture = "{"x86" if found.kind == "cpu" else found.kind}"',
         f'memory = "{found.memory_bytes / 2**30:.4g} GiB"',
@@ -153,6 +162,9 @@ def _torch() -> Any:
 
 
 def _present(torch: Any, device: str) -> str:
+    """
+    The kind of a device that is there: cpu, cuda, rocm (cuda of a ROCm build), mps or xpu; refused where it is not.
+    """
     kind = device.partition(":")[0]
     there = {
         "cpu": lambda: True,
@@ -171,7 +183,10 @@ def _present(torch: Any, device: str) -> str:
 
 
 def _clock(torch: Any, kind: str, threads: int) -> Clock:
-    """Of the processor's own threads, or until the device is done."""
+    """
+    How seconds are taken: on a processor its own CPU time over the threads, or wall time if that is less; elsewhere
+    wall time until the device is done.
+    """
 
     def busy(run: Run, count: int) -> float:
         own = time.process_time()
@@ -210,6 +225,7 @@ Bench = tuple[str, str, str, float, Callable[[], Run]]
 
 
 def _rates(benches: Iterable[Bench], *, clock: Clock, seconds: float) -> Iterator[Rate]:
+    """The best rate of each benchmark in turn, each with an equal share of the seconds."""
     listed = list(benches)
     for name, dtype, shape, amount, make in listed:
         try:
@@ -222,6 +238,12 @@ def _rates(benches: Iterable[Bench], *, clock: Clock, seconds: float) -> Iterato
 
 
 def _benches(torch: Any, device: str, *, cpu: bool) -> Iterator[Bench]:
+    """
+    Everything that is measured by PyTorch.
+
+    Products in each format; convolutions and attention in fp32 on a processor, in fp16 elsewhere; passes, functions and
+    pooling on a processor alone; uploads and copies between cards on cards alone.
+    """
     for dtype, known in _FORMATS.items():
         kind = getattr(torch, known)
         for side in _SIDES[cpu]:
@@ -329,7 +351,7 @@ def _peer(torch: Any, values: int) -> Run:
 
 
 def _facts(torch: Any, device: str, kind: str) -> tuple[str, float]:
-    """Name, and memory that a process can use. [bytes]"""
+    """Name, and total memory: the host's for a processor and for mps. [bytes]"""
     if kind not in {"cuda", "rocm", "xpu"}:
         return _processor(), _host_memory()
     known = (torch.xpu if kind == "xpu" else torch.cuda).get_device_properties(device)
@@ -346,6 +368,7 @@ def _processor() -> str:
 
 
 def _host_memory() -> float:
+    """All memory of this machine. [bytes]"""
     try:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):
@@ -357,12 +380,13 @@ def _id(name: str, threads: int | None) -> str:
     return f"own-{plain}" + (f"-{threads}t" if threads else "")
 
 
-def _plain(text: str) -> str:
+def _toml_text(text: str) -> str:
+    """What can stand between quotes in TOML as it is."""
     return "".join(c for c in text if c.isprintable() and c not in '"\\')
 
 
 def _by_numpy(seconds: float) -> DeviceMeasurement:
-    """Products and copies alone, where there is no PyTorch; threads are the library's own."""
+    """Products in fp32 and copies by wall time, where there is no PyTorch; threads are the library's own."""
     import numpy as np
 
     def product(side: int) -> Run:

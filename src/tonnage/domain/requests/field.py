@@ -218,7 +218,7 @@ def refuse_unknown_names(raw: Any, read: Any, *, path: str = "") -> None:
     Raises
     ------
     UnknownName
-        There is such a name, at any depth.
+        There is such a name, at any depth of mappings; entries of lists are not looked into.
     """
     if not isinstance(raw, Mapping) or not isinstance(read, msgspec.Struct):
         return
