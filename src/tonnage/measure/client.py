@@ -364,9 +364,7 @@ class _Wire(asyncio.Protocol):
         return None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """
-        The other side closed: the end of a body without a length, a cut answer, or a reset before the first token.
-        """
+        """The other side closed: the end of a body without a length, a cut answer, or a reset before a token."""
         self.transport = None
         self.reusable = False
         if self.reply is None:

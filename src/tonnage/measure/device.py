@@ -162,9 +162,7 @@ def _torch() -> Any:
 
 
 def _present(torch: Any, device: str) -> str:
-    """
-    The kind of a device that is there: cpu, cuda, rocm (cuda of a ROCm build), mps or xpu; refused where it is not.
-    """
+    """The kind of a device: cpu, cuda, rocm (cuda of a ROCm build), mps or xpu; refused where it is not there."""
     kind = device.partition(":")[0]
     there = {
         "cpu": lambda: True,

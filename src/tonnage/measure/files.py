@@ -47,6 +47,7 @@ def read_whole(path: Path, *, what: str, unpack: bool = False) -> bytes:
 
 
 def _unpack(data: bytes, path: Path) -> bytes:
+    """All members of a gzip file, up to a byte beyond the limit, at which the caller refuses it."""
     found = b""
     try:
         while data and len(found) <= MAX_BYTES:

@@ -141,6 +141,7 @@ def export(
 
 
 def _readable(database: Database, place: Place) -> None:
+    """Refuse a store that is empty or of a later Tonnage; bring an older one up to date."""
     found = schema_version(database)
     if found == 0:
         raise BadRequest(f"history: '{place.shown}' holds no measurements yet")
@@ -160,6 +161,7 @@ def _where(kind: str | None, model: str | None) -> tuple[str, tuple[str, ...]]:
 
 
 def _entry(row: tuple[Any, ...], place: Place) -> Entry:
+    """An entry of a row, without a document where the row has none; a damaged row is a `BadFact`."""
     fields = dict(zip((*COLUMNS.split(", "), "document"), row, strict=False))
     written = fields.pop("document", None)
     try:
@@ -241,7 +243,7 @@ class Database:
 @contextlib.contextmanager
 def open_store(place: Place, *, write: bool) -> Iterator[Database]:
     """
-    The store at a place, brought to this version; closed at the end.
+    The store at a place, closed at the end; to `write`, it is made where there is none and brought to this version.
 
     Raises
     ------
@@ -271,6 +273,7 @@ def open_store(place: Place, *, write: bool) -> Iterator[Database]:
 
 
 def _fault(place: Place, reason: str) -> TonnageError:
+    """What is said of a store that cannot be used; the address of a database without its password."""
     if place.url is not None:
         reason = reason.replace(place.url, place.shown)
     if "not a database" in reason or "malformed" in reason:
@@ -282,6 +285,7 @@ def _fault(place: Place, reason: str) -> TonnageError:
 
 
 def _sqlite(place: Place, *, write: bool) -> Database:
+    """The file of a store. To read, it must be there; one in a folder that may only be read is opened unchanged."""
     path = place.path
     assert path is not None
     there = refuse_other(path, own=HISTORY_ID)
@@ -357,7 +361,7 @@ OFF: Final = "off"
 
 
 class Place(Record, kw_only=True):
-    """One of the two."""
+    """Where measurements are kept: a file of SQLite or a database of PostgreSQL, whichever of the two is set."""
 
     path: Path | None = None
     url: str | None = None

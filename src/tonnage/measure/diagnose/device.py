@@ -35,7 +35,12 @@ VIOLATIONS: Final = (
 
 
 def throttled(e: Evidence) -> Verdict | Missing | None:
-    """The clock is held down by power or heat."""
+    """
+    The clock is held down by power or heat, for a twentieth of the window or by the reasons that the driver states.
+
+    Where shares of the window are known, they alone decide. Of accelerators whose sources tell neither, how to know is
+    the answer.
+    """
     causes = (("power", e.power_throttled_share), ("temperature", e.thermal_throttled_share))
     shares = {name: value for name, value in causes if value is not None}
     if not shares and not e.throttle_reasons:
@@ -75,7 +80,13 @@ _REACHED: Final = (
 
 
 def _bound(e: Evidence, *, by: str) -> Verdict | Missing | None:
-    """Whether matrix units or memory traffic is the limit: the one nearer to what it reaches, if it is near at all."""
+    """
+    Whether matrix units (`by` compute) or memory traffic (`by` bandwidth) is the limit: over its threshold, and further
+    over it than the other over its own.
+
+    By the counters of cycles, else by FLOP/s and bytes/s of the work over the peaks; where neither pair is known, how
+    to know it is the answer, once for both.
+    """
     known = next((rows for rows in (_ACTIVE, _REACHED) if all(getattr(e, row[1]) is not None for row in rows)), None)
     if known is None:
         if by == "bandwidth" or "host" in e.kinds[:1]:
@@ -149,7 +160,7 @@ def link_bound(e: Evidence) -> Seen | None:
 
 
 def host_bound(e: Evidence) -> Verdict | None:
-    """Processors or a disk of the host are full while accelerators wait."""
+    """Processors or a disk of the host are full while accelerators wait; never said of a server."""
     full = {
         name: limit
         for name, limit in (("cpu_busy", HOST_BUSY), ("disk_busy", DISK_BUSY))

@@ -139,7 +139,10 @@ def queueing(e: Evidence) -> Verdict | Missing | None:
 
 
 def past_knee(e: Evidence) -> Verdict | Missing | None:
-    """p95 grows faster than throughput."""
+    """
+    Beyond the load with the most throughput over p95 latency (the knee), p95 grows faster than throughput at the
+    highest load.
+    """
     if len(e.levels) < 2:
         return Missing(
             verdict="p95 growing faster than throughput",
@@ -218,7 +221,7 @@ def cold_start(e: Evidence) -> Seen | None:
     step="compare versions and settings of both runs (`tonnage history show`); go back unless it is meant",
 )
 def regression(e: Evidence) -> Seen | None:
-    """Worse than an earlier measurement of the same load."""
+    """Worse than an earlier measurement of the same loads: facts are the shares by which it is worse."""
     worse = [one for one in e.baseline if one.value > WORSE.value]
     if not worse:
         return None
@@ -316,7 +319,7 @@ def straggler(e: Evidence) -> Seen | None:
     step="write asynchronously (torch.distributed.checkpoint.async_save), to local disks first, or less often",
 )
 def checkpoint_bound(e: Evidence) -> Seen | None:
-    """Steps wait for checkpoints."""
+    """Steps wait for checkpoints; a part that is not known counts as none."""
     share = (_part_s(e, "checkpoint_s") or 0.0) / (e.step_s or 1.0)
     if share < CHECKPOINT.value:
         return None
@@ -330,7 +333,10 @@ def checkpoint_bound(e: Evidence) -> Seen | None:
     step="torch.compile or CUDA graphs, larger micro-batches, no .item() or print between steps",
 )
 def launch_bound(e: Evidence) -> Seen | None:
-    """The accelerator has gaps that neither data nor collectives explain: kernels come too slowly."""
+    """
+    The accelerator has gaps that neither data, collectives nor checkpoints explain: kernels come too slowly. Parts that
+    are not known count as none.
+    """
     if e.busy_s is None or not e.step_s:
         return None
     known = sum(_part_s(e, name) or 0.0 for name in ("input_s", "communication_s", "checkpoint_s"))
@@ -351,7 +357,7 @@ def launch_bound(e: Evidence) -> Seen | None:
     step="recompute activations, shard optimizer and weights (FSDP), smaller micro-batches; then more memory",
 )
 def training_memory_capacity(e: Evidence) -> Seen | None:
-    """Memory is full: the allocator had to give back and start again."""
+    """Memory is full, or the allocator had to give back and start again; fragmentation is a verdict of its own."""
     facts, full = known_facts(e, "alloc_retries"), False
     if e.memory_peak_bytes is not None and e.memory_capacity_bytes:
         used = e.memory_peak_bytes / e.memory_capacity_bytes

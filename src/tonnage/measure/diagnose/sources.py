@@ -42,7 +42,7 @@ from tonnage.units import read
 
 
 def evidence_of_measurement(measurement: Measurement, *, source: str = "") -> Evidence:
-    """A measurement of a server: its loads, and what is true of the highest of them."""
+    """A measurement of a server: its loads, and what holds at the highest answered; else the failures of one."""
     points = sorted((point for point in measurement.points if point.completed), key=lambda point: point.level)
     if not points:
         failed = next((point for point in measurement.points if point.failed), None)
@@ -83,7 +83,9 @@ def evidence_of_measurement(measurement: Measurement, *, source: str = "") -> Ev
 
 
 def evidence_of_log(log: Log, measurement: Measurement, *, source: str) -> Evidence:
-    """The same from a file of results, with the server's own numbers over the highest load, and the first requests."""
+    """
+    The same of a file of results: at the highest load the server's own numbers first; how slow a first request is.
+    """
     whole = evidence_of_measurement(measurement, source=source)
     points = [point for point in measurement.points if point.completed]
     if not points:
@@ -103,7 +105,7 @@ _BY_SERVER: Final = ("engine", "running_most", "waiting_most", "kv_used_most", "
 
 
 def _first_and_later(log: Log) -> dict[str, float]:
-    """Time to first token of the very first requests, and of those after, at the first load."""
+    """At the first load: the longest first token of the very first requests, the median later; nothing of under ten."""
     good = sorted(
         (o for o in log.outcomes if o.failure is None and o.first_s is not None and o.segment == 0),
         key=lambda outcome: outcome.intended_s,
@@ -140,7 +142,7 @@ def _levels(points: Sequence[Point]) -> tuple[LoadLevel, ...] | None:
 
 
 def evidence_of_training(measurement: TrainMeasurement, *, source: str = "") -> Evidence:
-    """A measured training run: the one with the most devices."""
+    """A measured training run: the run with the most devices, which is its last."""
     run = measurement.runs[-1]
     seen = run.activity or DeviceActivity()
     memory = run.memory
@@ -174,6 +176,7 @@ def _computing_s(parts: StepTimes) -> float | None:
 
 
 def _slowest(run: TrainRun) -> float | None:
+    """Computing time of the slowest rank over the median one, less 1; None below two ranks. [-]"""
     times = [value for rank in run.ranks if (value := _computing_s(rank.parts)) is not None]
     if len(times) < 2 or not median(times):
         return None
@@ -181,7 +184,7 @@ def _slowest(run: TrainRun) -> float | None:
 
 
 def compare_with_record(now: Measurement, before: Measurement) -> tuple[Fact, ...]:
-    """How much worse the same loads are than they were: longer latency, lower throughput, as shares."""
+    """How much worse the same loads are than they were, as shares: longer medians, fewer requests/s; < 0 = better."""
     old = {(point.rate_per_s, point.concurrency): point for point in before.points}
     found: list[Fact] = []
     for point in now.points:
@@ -221,7 +224,7 @@ FIRST: Final = ("client-bound", "failing", "throttled", "regression")
 
 def judge(evidence: Evidence) -> Diagnosis:
     """
-    What limits the system, by all rules that apply to what the evidence is about.
+    What limits the system, by all rules for what the evidence is about; what another verdict explains is left out.
 
     Examples
     --------
@@ -345,6 +348,7 @@ def evidence_from(source: str, *, watch: Watch) -> Evidence:
 
 
 def _from_address(url: str, watch: Watch) -> Evidence:
+    """What a Prometheus server has stored of the window, or a metrics page that is watched over it."""
     key = key_of(watch.key_env) if watch.key_env else None
     if not url.rstrip("/").endswith("/metrics") and is_prometheus(url, key=key):
         window = watch.window_s or STORED_S

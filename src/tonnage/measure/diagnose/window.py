@@ -164,6 +164,12 @@ def _cached_share(readings: Sequence[Reading]) -> float | None:
 
 
 def _serving(readings: Sequence[Reading], window: float) -> dict[str, Any]:
+    """
+    The fields of `Evidence` about a server; None where no page states them.
+
+    Latencies and lengths are means of the requests that ended in the window (since the server started, of a single
+    reading); what runs, waits and lies in the cache is the mean, or the most, over readings.
+    """
     hist: Callable[[str], Histogram | None] = lambda name: _window_increase(readings, name)  # noqa: E731
     e2e, ttft = hist("e2e_s"), hist("ttft_s")
     finished = growth(readings, "requests")
@@ -231,6 +237,11 @@ def _levels(readings: Sequence[Reading], window: float) -> tuple[LoadLevel, ...]
 
 
 def _accelerator(readings: Sequence[Reading], window: float) -> dict[str, Any]:
+    """
+    The fields of `Evidence` about accelerators: means over the readings, of memory and temperature the most.
+
+    Time throttled and rates of traffic and work are counters: over the window, and unknown of a single reading.
+    """
     used, free = _most(readings, "memory_used_bytes"), _most(readings, "memory_free_bytes")
     whole = _most(readings, "memory_bytes") or (None if used is None or free is None else used + free)
     bits = {int(value) for value in _series(readings, "clock_reasons")}
@@ -256,6 +267,7 @@ def _accelerator(readings: Sequence[Reading], window: float) -> dict[str, Any]:
 
 
 def _host(readings: Sequence[Reading]) -> dict[str, Any]:
+    """Shares of the window in which processors (all together) and the busiest disk worked; none of one reading. [-]"""
     if len(readings) < 2:
         return {}
     total, idle, iowait = (growth(readings, f"cpu_{name}_s") for name in ("total", "idle", "iowait"))
@@ -355,7 +367,7 @@ MAX_POINTS: Final = 600
 
 
 def is_prometheus(url: str, *, key: str | None) -> bool:
-    """Whether a Prometheus (or Thanos, Mimir, VictoriaMetrics) answers at this address."""
+    """Whether a Prometheus (or Thanos, Mimir, VictoriaMetrics) answers here; refused where nothing answers."""
     status, body = get_page(f"{url.rstrip('/')}/api/v1/query?{urlencode({'query': 'vector(1)'})}", key=key)
     found = json_in(body)
     return status == 200 and isinstance(found, dict) and found.get("status") == "success"
@@ -363,7 +375,7 @@ def is_prometheus(url: str, *, key: str | None) -> bool:
 
 def readings_between(url: str, *, window_s: float, match: str | None, key: str | None) -> list[Reading]:
     """
-    Everything known here that the server has of the last `window_s`, as readings at its steps.
+    Everything known here that the server has of the last `window_s`, as readings at its steps; empty where it has none.
 
     Parameters
     ----------
@@ -390,6 +402,7 @@ def readings_between(url: str, *, window_s: float, match: str | None, key: str |
 
 
 def _readings(series: list[dict[str, Any]], *, url: str) -> list[Reading]:
+    """The series of a range query, turned into one reading for each of its moments."""
     moments: dict[float, list[Sample]] = {}
     try:
         for one in series:
