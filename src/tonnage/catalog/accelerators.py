@@ -1,9 +1,9 @@
 """
 Which accelerators are known, and which one does a name mean, however a tool, a cloud or a person spells it?
 
-Three looks, strictest first: the id, alias or name itself, without case, punctuation and vendor's words
-("NVIDIA", "GeForce", "Tesla"); the table of family defaults ("H100" is the SXM5 80GB); and the words of the
-name, all of which an accelerator must have ("h100 80gb hbm3"). Where several remain, the family's default
+Four looks, of which the first that finds something counts: the id itself; the table of family defaults ("H100" is the
+SXM5 80GB); any id, alias or name, without case, punctuation and vendor's words ("NVIDIA", "GeForce", "Tesla"); and the
+words of the name, all of which an accelerator must have ("h100 80gb hbm3"). Where several remain, the family's default
 among them is taken and the others are told; without a default the name is refused.
 
 One CSV row per accelerator under data/accelerators, a file per vendor, in the units datasheets use; this is
@@ -181,6 +181,8 @@ def accelerator(name: str, additions: Additions = NOTHING) -> Accelerator:
     ------
     UnknownName
         No such accelerator, or several and no default among them; suggests the nearest.
+    BadRequest
+        The name holds how many there are: "8x H100".
 
     Examples
     --------
@@ -273,6 +275,7 @@ def ambiguity(name: str, additions: Additions = NOTHING) -> str | None:
 
 @cache
 def _read_shipped() -> Mapping[str, Accelerator]:
+    """Every shipped accelerator by id, from all tables of the folder but that of family defaults."""
     known: dict[str, Accelerator] = {}
     for path in sorted((DATA / "accelerators").glob("*.csv")):
         if path.stem == "defaults":
@@ -289,6 +292,7 @@ def _read_shipped() -> Mapping[str, Accelerator]:
 
 @lru_cache(maxsize=16)
 def _all(additions: Additions, _stamp: FileStates) -> Mapping[str, Accelerator]:
+    """The shipped accelerators and the user's own, overrides applied, the user's calibrations at their parts."""
     known = dict(_read_shipped())
     for where, given in tables(additions, "accelerator"):
         added = what_if.from_table(given, where=where)
@@ -324,6 +328,7 @@ def _defaults() -> dict[str, str]:
 
 
 def _from_row(row: Row) -> Accelerator:
+    """An accelerator from its row, in base units; a column that the table lacks is a KeyError."""
     peaks = {
         dtype: value for column, dtype in _PEAKS.items() if (value := number(row, column, factor=_TERA)) is not None
     }
@@ -346,12 +351,12 @@ def _from_row(row: Row) -> Accelerator:
         fact=Fact(source=row["source"], cross_check=row["cross_check"], notes=row["notes"], checked=row["checked"]),
         aliases=tuple(filter(None, row["aliases"].split(";"))),
         compute_capability=row["compute_capability"] or None,
-        year=_whole(row, "year"),
+        year=_whole_number(row, "year"),
         form_factor=row["form_factor"],
         power_w=number(row, "power_w"),
         ecc=yes_no(row, "ecc"),
-        mig_slices=_whole(row, "mig_slices") or 0,
-        max_per_node=_whole(row, "max_per_node"),
+        mig_slices=_whole_number(row, "mig_slices") or 0,
+        max_per_node=_whole_number(row, "max_per_node"),
         launch_price_usd=number(row, "launch_price_usd"),
         street_price_usd=number(row, "street_price_usd"),
     )
@@ -377,6 +382,7 @@ def _required_number(row: Row, column: str, factor: float) -> float:
     return value
 
 
-def _whole(row: Row, column: str) -> int | None:
+def _whole_number(row: Row, column: str) -> int | None:
+    """A cell without its fraction; absent when empty."""
     value = number(row, column)
     return None if value is None else int(value)

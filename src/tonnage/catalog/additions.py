@@ -149,6 +149,7 @@ def _state(file: Path) -> tuple[str, int, int]:
 
 @lru_cache(maxsize=64)
 def _read(path: str, _changed: int, _size: int) -> dict[str, list[dict[str, Any]]]:
+    """The lists of tables in one file, by section; cached for as long as its time and size stay."""
     try:
         content = tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -175,7 +176,7 @@ _SCHEMAS: Final = ("tonnage.calibration/1", "tonnage.calibration/2", CALIBRATION
 _TEXTS: Final = ("accelerator", "engine", "date", "machine", "engine_version")
 _OTHERS: Final = ("schema", "models", "points", "spread", "factors", "carried", "carried_factors", "widths", "learnt")
 PLACE: Final = 7
-"""Numbers of a place, and causes of a stack."""
+"""How many numbers `Learnt.place` holds, and how many causes `Learnt.shares`."""
 _MAX_FACTOR: Final = 1e4
 """A factor beyond this is a slip of the pen."""
 
@@ -198,6 +199,7 @@ def any_counts(additions: Additions) -> bool:
 
 
 def _from_table(given: Mapping[str, Any], *, where: str) -> Calibration:
+    """A calibration from its table; a field that is missing, unknown or impossible is a `BadFact`."""
     allowed = (*_FACTORS, *_FURTHER, *_TIMES, *_TEXTS, *_OTHERS)
     for field in given:
         if field not in allowed:

@@ -442,8 +442,8 @@ def _grid(block: bytes, rung: Rung, alike: _Likeness, origin: Origin | None = No
     joined[0::2], joined[1::2] = fields.low_high[: len(joined) // 2], fields.low_high[len(joined) // 2 :]
     values = array("h")
     values.frombytes(joined)
-    plain: dict[str, Any] = {key: getattr(fields, key) for key in _Block.__struct_fields__ if key != "low_high"}
-    if plain["kind"] != "collective":  # a message waits for links and other ranks, not for its own multiprocessors
-        plain["floor_s"] *= alike.slower
-    plain |= {"crowding": alike.crowding, "arithmetic": alike.arithmetic, "memory": alike.memory}
-    return Grid(**plain, excess=values, rung=rung, origin=origin)
+    kept: dict[str, Any] = {key: getattr(fields, key) for key in _Block.__struct_fields__ if key != "low_high"}
+    if kept["kind"] != "collective":  # a message waits for links and other ranks, not for its own multiprocessors
+        kept["floor_s"] *= alike.slower
+    kept |= {"crowding": alike.crowding, "arithmetic": alike.arithmetic, "memory": alike.memory}
+    return Grid(**kept, excess=values, rung=rung, origin=origin)

@@ -54,7 +54,7 @@ class EngineTimes(Record, kw_only=True):
     since: Release
     """First release they hold for."""
     values: Mapping[str, float]
-    """By field of `engine.overheads.Overheads`."""
+    """By field of `domain.engine_spec.Overheads`; absent = the field's default."""
     source: str
     borrowed: bool = False
     """The engine was not measured on such parts."""
@@ -107,6 +107,7 @@ def engine_times(
 
 
 def _of_release(eras: tuple[EngineTimes, ...], release: Release | None) -> EngineTimes:
+    """The newest era that a release has reached, the oldest where it reached none; without a release the newest."""
     reached = [era for era in eras if release is None or era.since <= release]
     return reached[-1] if reached else eras[0]
 
@@ -266,10 +267,10 @@ def with_usual_activations(precision: Precision, accelerator: Accelerator, *, en
     ['mxfp8', 'bf16']
     """
     stored = number_format(precision.weights)
-    plain = stored.name == "bf16"
-    if precision.activations == "bf16" and only_fp16(accelerator) and not (plain and precision.experts is None):
+    in_bf16 = stored.name == "bf16"
+    if precision.activations == "bf16" and only_fp16(accelerator) and not (in_bf16 and precision.experts is None):
         # Experts in 4 bits leave the other weights at 16, which are FP16 then as well.
-        precision = replace(precision, activations="fp16", weights="fp16" if plain else precision.weights)
+        precision = replace(precision, activations="fp16", weights="fp16" if in_bf16 else precision.weights)
     if precision.experts is not None and stored.bits >= 16 and number_format(precision.activations).bits == 16:
         narrow = _in_8_bits(
             "experts", "formats", engine, accelerator.vendor, accelerator.architecture, accelerator.compute_capability
@@ -292,7 +293,11 @@ def only_fp16(accelerator: Accelerator) -> bool:
 
 
 def engine_lacking(spec: EngineSpec, accelerator: Accelerator, *, planned: Iterable[str]) -> Verdict | None:
-    """That nothing shows the engine on an accelerator, and which `planned` run there; None where something does."""
+    """
+    The refusal of an engine that nothing shows on an accelerator, with the `planned` ones that run there; else None.
+
+    It is lacking where a source says that it never runs, and on parts of vendors that its record does not name.
+    """
     elsewhere = spec.vendors is not None and accelerator.vendor not in spec.vendors + spec.vendors_by_document
     listed = elsewhere and any(part.vendor == accelerator.vendor for part in accelerators().values())
     if not listed and not never_runs(spec.name, accelerator):

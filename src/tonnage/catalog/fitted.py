@@ -72,7 +72,12 @@ them (arXiv 1609.04309 on WikiText-103)."""
 
 
 def with_training_totals(model: Model) -> Model:
-    """The model with the totals that training needs, where its own source prints none."""
+    """
+    The model with the totals that training needs, where its own source prints none.
+
+    A network gets the values of its activations; Transformer-XL its recurrence, and the columns of its adaptive
+    softmax. Any other model stays as it is.
+    """
     if model.family == "Transformer-XL" and model.layers:
         recurrent = tuple(
             replace(group, mixer=replace(group.mixer, segment_recurrence=True))

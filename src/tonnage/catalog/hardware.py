@@ -63,7 +63,7 @@ def slices_of(accelerator: str) -> tuple[Slice, ...]:
 
 def multiprocessors_of(name: str) -> float | None:
     """Multiprocessors, compute units or cores of an accelerator or slice; none where its die is not known. [units]"""
-    return _widths().get(name) or multiprocessors_of_slice(name)
+    return _multiprocessors().get(name) or multiprocessors_of_slice(name)
 
 
 def multiprocessors_of_slice(name: str) -> float | None:
@@ -100,8 +100,9 @@ def part_of(whole: Accelerator, piece: Slice) -> Accelerator:
 
 @cache
 def _rows() -> dict[str, tuple[Slice, ...]]:
+    """The profiles by accelerator, in the order of the table, with the share of multiprocessors that each has."""
     found: dict[str, list[Slice]] = {}
-    widths = _widths()
+    widths = _multiprocessors()
     for row in table(DATA / "slices" / "profiles.csv"):
         name, profile = row["accelerator"], row["profile"]
         most, share = number(row, "most"), number(row, "memory_share")
@@ -127,7 +128,8 @@ def _rows() -> dict[str, tuple[Slice, ...]]:
 
 
 @cache
-def _widths() -> dict[str, float]:
+def _multiprocessors() -> dict[str, float]:
+    """Multiprocessors by id, of accelerators whose die is listed. [units]"""
     rows = table(DATA / "efficiency" / "multiprocessors.csv")
     return {row["id"]: width for row in rows if (width := number(row, "multiprocessors")) is not None}
 
@@ -188,6 +190,7 @@ def _domains() -> tuple[ScaleUpDomain, ...]:
 
 
 def _domain(row: Row) -> ScaleUpDomain:
+    """A fast domain from its row; trays and sides must hold as many packages as it says."""
     packages, per_tray, trays = (_count(row, column) for column in ("packages", "packages_per_tray", "trays"))
     dims = _sides(row["dims"])
     if row["shape"] not in SHAPES:

@@ -92,10 +92,15 @@ TRACES: Final = _columns(
 def accelerators_listing(
     wanted: Wanted = EVERYTHING, *, order: Order = FIRST, today: date, additions: Additions = NOTHING
 ) -> Listing:
-    """Accelerators with memory, bandwidth, peaks, link, power and the cheapest prices."""
+    """
+    Accelerators with memory, bandwidth, peaks, link, power and the cheapest prices of an accelerator-hour.
+
+    Prices are of offers that the filters allow, of whole accelerators; where a filter is of offers, parts without one
+    are left out.
+    """
     known = accelerators(additions)
     every = offers(additions=additions, marketplace=wanted.marketplace)
-    rented, _ = filter_things(every, [*offer_conditions(wanted, every), _whole(known)])
+    rented, _ = filter_things(every, [*offer_conditions(wanted, every), _whole_accelerators(known)])
     cheapest = {term: _cheapest(rented, term) for term in ("on-demand", "spot")}
     conditions = accelerator_conditions(wanted, known, additions=additions)
     if _asks_to_rent(wanted):
@@ -159,19 +164,19 @@ def providers_listing(
     """Providers and their terms; `accelerators`, `countries` and the like keep those with such an offer."""
     known = accelerators(additions)
     every = offers(additions=additions, marketplace=wanted.marketplace)
-    asked = [
+    part_conditions = [
         Condition(condition.reason, _of_part(condition, known))
         for condition in accelerator_conditions(wanted, known, additions=additions)
     ]
     without_names = replace(wanted, providers=())
-    rented, _ = filter_things(every, [*asked, *offer_conditions(without_names, every)])
+    rented, _ = filter_things(every, [*part_conditions, *offer_conditions(without_names, every)])
     conditions: list[Condition] = []
     if wanted.providers:
         names = {name.lower() for name in wanted.providers}
         for name in names - set(providers()):
             raise UnknownName("provider", name, known=providers())
         conditions.append(Condition("another provider (--provider)", lambda provider: provider.id in names))
-    if asked or _asks_to_rent(without_names):
+    if part_conditions or _asks_to_rent(without_names):
         renting = {offer.provider for offer in rented}
         conditions.append(Condition("no offer as asked", lambda provider: provider.id in renting))
     kept, failed = filter_things(providers().values(), conditions)
@@ -238,6 +243,7 @@ def _listing(
     today: date,
     notes: Iterable[str] = (),
 ) -> Listing:
+    """The rows sorted, by the column `default` where no other is asked for, with what was left out and why."""
     sorting = replace(order, sort=order.sort or default)
     shown, beyond = sort_rows(rows, columns, order=sorting)
     hidden = (*(Hidden(reason=reason, rows=count) for reason, count in failed.items()), *beyond)
@@ -245,6 +251,7 @@ def _listing(
 
 
 def _cheapest(rented: Iterable[Offer], term: str) -> dict[str, tuple[float, Offer]]:
+    """Price of an accelerator-hour and its offer, the cheapest on a term, by accelerator. [USD/h]"""
     found: dict[str, tuple[float, Offer]] = {}
     for offer in rented:
         price = per_accelerator(offer, term)
@@ -253,7 +260,7 @@ def _cheapest(rented: Iterable[Offer], term: str) -> dict[str, tuple[float, Offe
     return found
 
 
-def _whole(known: Mapping[str, Accelerator]) -> Condition:
+def _whole_accelerators(known: Mapping[str, Accelerator]) -> Condition:
     # A slice of a shared GPU is no accelerator; of a CPU every offer is a share of sockets.
     return Condition("a share", lambda offer: offer.count >= 1 or known[offer.accelerator].segment == "cpu")
 
@@ -271,6 +278,7 @@ def _asks_to_rent(wanted: Wanted) -> bool:
 def _accelerator_row(
     part: Accelerator, cheapest: Mapping[str, Mapping[str, tuple[float, Offer]]], today: date
 ) -> dict[str, Any]:
+    """The columns of an accelerator; prices are of an accelerator-hour, on demand and spot. [USD/h]"""
     price, offer = cheapest["on-demand"].get(part.id, (None, None))
     spot, spot_offer = cheapest["spot"].get(part.id, (None, None))
     return {
@@ -308,6 +316,7 @@ def _accelerator_row(
 
 
 def _offer_row(offer: Offer, term: str, today: date) -> dict[str, Any]:
+    """The columns of an offer; `price` is of an accelerator-hour on a term, the others of the instance. [USD/h]"""
     return {
         "provider": offer.provider,
         "instance_type": offer.instance_type,
@@ -342,6 +351,7 @@ def _offer_row(offer: Offer, term: str, today: date) -> dict[str, Any]:
 
 
 def _provider_row(provider: Provider, rented: list[Offer]) -> dict[str, Any]:
+    """The columns of a provider; offers and accelerators are counted among those that the filters allow."""
     facts = provider.facts
     return {
         "provider": provider.id,
@@ -367,6 +377,7 @@ def _provider_row(provider: Provider, rented: list[Offer]) -> dict[str, Any]:
 
 
 def _model_row(model: Model) -> dict[str, Any]:
+    """The columns of a model; counts are the published ones."""
     return {
         "id": model.id,
         "family": model.family,

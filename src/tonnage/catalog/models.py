@@ -282,6 +282,7 @@ def _index(own: tuple[str, ...]) -> names.Index:
 
 @lru_cache(maxsize=16)
 def _own(additions: Additions, _stamp: FileStates) -> Mapping[str, Model]:
+    """The user's own models by id; one that has the id of another model is refused."""
     found: dict[str, Model] = {}
     for where, given in tables(additions, "model"):
         added = read_inline(given, where=where)
@@ -299,6 +300,7 @@ def _models_by_size() -> Mapping[str, Row]:
 
 @lru_cache(maxsize=1024)
 def _build(id: str) -> Model:
+    """The model of an id: by its published sizes alone, from a file of its own, or from the columns of its row."""
     row = _rows()[id]
     if id in _models_by_size():
         return _of_size(row)

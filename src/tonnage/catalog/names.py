@@ -75,7 +75,7 @@ def _sized(name: str, memory: int) -> str:
 
 @cache
 def _part(id: str) -> tuple[str, str, int] | None:
-    """Vendor, name, and memory as it is sold. [GB]"""
+    """Vendor, name, and memory as it is sold; 0 for a processor, None for a name that means no accelerator. [GB]"""
     part = accelerators().get(id) or _meant(id)
     if part is None:
         return None
@@ -146,7 +146,7 @@ def parts_name(count: float, id: str) -> str:
 
 
 def accelerators_text(option: RankedOption[Configuration] | RankedOption[TrainConfiguration]) -> str:
-    """What an option runs on, "2 x L40S 48 GB"."""
+    """What an option runs on, spares aside: "2 x L40S 48 GB"."""
     return parts_name(option.accelerators, option.configuration.accelerator)
 
 

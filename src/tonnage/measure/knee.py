@@ -1,9 +1,9 @@
 """Where is the knee, and which load is tried next? Decided from the points so far, and from nothing else.
 
-A level is bad when it fails, misses an objective, or is not sustained: in an open loop a server that keeps up
-would have been done in less than 90 % of the time; in a closed loop more
-concurrency brings less than 5 % more requests per doubling. Levels double until one is bad, then the
-gap is halved three times. The same points give the same next level, which is what resuming rests on.
+A level is bad when it fails, misses an objective, or is not sustained: in an open loop a server that keeps up would
+have been done in less than 90 % of the time; in a closed loop more concurrency brings less than 5 % more requests per
+doubling. Levels double until one is bad, then the gap is halved three times. The same points give the same next level,
+which is what resuming rests on.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _missed(point: Point, slo: Slo) -> tuple[str, float] | None:
 
 
 def percentile_at_least(found: Latency | None, percentile: float) -> float | None:
-    """The reported percentile at or next above the wanted one."""
+    """The reported percentile at or next above the wanted one; None where none is reported."""
     if found is None:
         return None
     ladder = ((50.0, found.p50), (90.0, found.p90), (95.0, found.p95), (99.0, found.p99), (100.0, found.most))
@@ -58,7 +58,8 @@ def why_not_sustained(
     """
     Why a level is not sustained: the limit and a sentence; nothing when it is.
 
-    `below` is the level measured before it, `calm` the lowest one, whose latency holds no queue.
+    `below` is the level measured before it, without which a closed loop's gain is not judged; `calm` is the lowest
+    one, whose latency holds no queue.
     """
     if point.failed > MAX_FAILING_SHARE * (point.requests or point.completed) or point.completed == 0:
         kinds = ", ".join(f"{count} x {kind}" for kind, count in point.failures.items())
@@ -111,7 +112,12 @@ def _bracket(points: Sequence[Point], *, by: By, slo: Slo) -> tuple[Point | None
 
 
 def next_level(points: Sequence[Point], *, by: By, slo: Slo, first: float, most: float) -> float | None:
-    """The level to try next; nothing when the knee is found or the bound reached."""
+    """
+    The level to try next; nothing when the knee is found or the bound reached.
+
+    `first` is the level that the sweep begins with, `most` the highest it may try. Where even the first is bad, half of
+    it is tried, half of that, three times at most.
+    """
     if not points:
         return first
     good, bad = _bracket(points, by=by, slo=slo)

@@ -56,8 +56,11 @@ class Stage(Record, kw_only=True):
     spec: Spec
     load: Load
     stage: int
+    """Place of this load in the run, from 0."""
     segment: int
+    """Place of this start of the client in the run, from 0."""
     words: int
+    """Of a prompt."""
     salt: str
     """Of this start of the client: no earlier one has sent its prompts."""
     file: int
@@ -71,9 +74,11 @@ class Stop(Record, kw_only=True):
     """How a stage ended."""
 
     reason: str | None
+    """Why it ended before its bounds; None = it did not."""
     fatal: bool
     """The server fails: another stage would too."""
     lag_s: float | None
+    """How late the client's heartbeat ran, p99; None = no request that counts was sent. [s]"""
 
 
 class _Tally(msgspec.Struct, kw_only=True):
@@ -176,6 +181,7 @@ def _prepare_requests(stage: Stage, left: list[int]) -> dict[int, bytes]:
 async def _open(
     stage: Stage, left: list[int], *, share: tuple[int, int], made: dict[int, bytes], tally: _Tally, progress: Any
 ) -> None:
+    """The open loop: requests are sent when they are due, whatever is unanswered; too many unanswered end it."""
     tasks: set[asyncio.Task[None]] = set()
     due = 0.0
     arrivals = zip(left, gaps(stage.load, stage.spec.seed + stage.segment), strict=False)
@@ -195,7 +201,7 @@ async def _open(
             break
         if wait <= 0 and tally.sent % 64 == 0:
             await asyncio.sleep(0)  # behind schedule: still let answers in
-        task = asyncio.create_task(_one(stage, index, data=data, intended_s=due, tally=tally, progress=progress))
+        task = asyncio.create_task(_send_one(stage, index, data=data, intended_s=due, tally=tally, progress=progress))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
     await _drain(tasks, tally)
@@ -204,6 +210,7 @@ async def _open(
 async def _run_closed_loop(
     stage: Stage, left: list[int], *, made: dict[int, bytes], tally: _Tally, progress: Any
 ) -> None:
+    """The closed loop: each of so many places sends its next request when its last one has ended."""
     queue = iter(left)
 
     async def worker(place: int) -> None:
@@ -213,7 +220,7 @@ async def _run_closed_loop(
             now = time.perf_counter() - tally.start_s
             if tally.over or now + stage.spent_s > stage.load.duration_s:
                 return
-            await _one(stage, index, data=data, intended_s=now, tally=tally, progress=progress)
+            await _send_one(stage, index, data=data, intended_s=now, tally=tally, progress=progress)
 
     await _drain({asyncio.create_task(worker(place)) for place in range(stage.load.concurrency or 1)}, tally)
 
@@ -251,7 +258,8 @@ def _bytes(stage: Stage, index: int) -> bytes:
     return request_bytes(stage.connection, prompt=text, output_tokens=spec.output_tokens, ignore_eos=spec.ignore_eos)
 
 
-async def _one(stage: Stage, index: int, *, data: bytes, intended_s: float, tally: _Tally, progress: Any) -> None:
+async def _send_one(stage: Stage, index: int, *, data: bytes, intended_s: float, tally: _Tally, progress: Any) -> None:
+    """One request, from sending to its counted line in the file; a file that cannot be written ends the stage."""
     tally.sent += 1
     tally.counting = tally.counting or index >= stage.load.warmup
     reply = await ask(stage.connection, data, timeout_s=stage.spec.timeout_s)
@@ -267,6 +275,7 @@ async def _one(stage: Stage, index: int, *, data: bytes, intended_s: float, tall
 
 
 def _count(outcome: Outcome, tally: _Tally) -> None:
+    """Counts an outcome; failures in a row, or too large a share of failures, end the stage and the run."""
     if outcome.failure is None:
         tally.completed += 1
         tally.streak = 0
@@ -324,7 +333,7 @@ def _cached(reply: Reply) -> int | None:
 
 
 def _tokens(reply: Reply, wanted: int) -> tuple[int, str | None]:
-    """Tokens of the answer: the server's count, or the events with text where that count cannot be true."""
+    """Tokens of the answer, and what is wrong with the server's count where events with text are counted instead."""
     seen, said = len(reply.token_s), reply.output_tokens
     if said is None:
         return seen, "absent"

@@ -153,6 +153,7 @@ def _choose_name(index: Mapping[str, Sequence[Any]], names: Sequence[str], tail:
 def _value_of(
     index: Mapping[str, Sequence[tuple[Mapping[str, str], float]]], one: Series, help_of: Mapping[str, str]
 ) -> float | None:
+    """A gauge or counter in our unit, its labels joined as the series says; None where the page lacks it."""
     name = _choose_name(index, one.names)
     if name is None:
         return None
@@ -167,6 +168,7 @@ def _value_of(
 
 
 def _histogram_of(index: Mapping[str, Sequence[tuple[Mapping[str, str], float]]], one: Series) -> Histogram | None:
+    """A histogram in our unit, summed over its labels; None where the page lacks it."""
     name = _choose_name(index, one.names, "_count")
     if name is None or name + "_sum" not in index:
         return None

@@ -56,7 +56,7 @@ _EACH: Final = 10
 
 def read_pasted(text: str, *, prompt_tokens: float | None = None, output_tokens: float | None = None) -> Measurement:
     """
-    One load as a measurement.
+    One load as a measurement; a median is taken for a mean, and ten requests a client as sent (a hundred at a rate).
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def read_pasted_training(text: str) -> TrainMeasurement:
 def _take_numbers(
     text: str, patterns: Mapping[str, str], *, what: str, example: str
 ) -> tuple[dict[str, float], str | None]:
-    """Numbers by name, and the part that is named; what no pattern takes is refused."""
+    """Numbers by name, times in seconds, and the part that is named; what no pattern takes is refused."""
     if len(text) > 500:
         raise BadRequest(f"a pasted row has {len(text)} characters; give one {what}, in at most 500")
     found: dict[str, float] = {}
@@ -248,6 +248,7 @@ def read_training(sources: Sequence[str], pasted: Sequence[str]) -> list[TrainMe
 
 
 def _source(source: str, window_s: float | None, place: Place | None) -> Measurement:
+    """One measurement of a server: of the history, of an address or a saved page of metrics, else of a report."""
     from tonnage.measure.diagnose.sources import Watch, evidence_from
     from tonnage.measure.importers import read_report
 

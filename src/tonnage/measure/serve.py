@@ -124,6 +124,7 @@ def measure_serve(
 
 
 def _resumable(spec: Spec, output: Path) -> Log:
+    """The log of a run to go on with; refused where it is absent or was measured with anything else."""
     if not output.exists():
         raise BadRequest(f"--resume: there is no file '{echo(output)}' to go on with")
     log = read_log(output)
@@ -149,6 +150,7 @@ async def _run(
     progress: Progress | None,
     pages: Pages,
 ) -> None:
+    """Stage after stage, until the file asks for no more; the pages that the user named must answer first."""
     for page, named in pages:
         if named:
             await _answers(page)
@@ -191,16 +193,17 @@ async def _answers(page: Target) -> None:
     def keep(reading: Reading) -> None:
         seen.set()
 
-    asked = asyncio.create_task(watch(page, keep, named=True))
+    watching = asyncio.create_task(watch(page, keep, named=True))
     waiter = asyncio.create_task(seen.wait())
-    done, _ = await asyncio.wait({asked, waiter}, return_when=asyncio.FIRST_COMPLETED)
-    for task in (asked, waiter):
+    done, _ = await asyncio.wait({watching, waiter}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (watching, waiter):
         task.cancel()
-    if asked in done:
-        asked.result()
+    if watching in done:
+        watching.result()
 
 
 async def _stage(stage: Stage, clients: Clients, progress: Progress | None, pages: Pages) -> None:
+    """One stage with its metrics pages beside it; its end is the last line that it writes."""
     if progress is not None:
         progress.begin(stage.load)
     readings: list[Reading] = []
@@ -303,7 +306,7 @@ def quick_specs(
     url: str, model: str, *, lengths: tuple[int, int], most: int = 32, duration_s: float = 300.0
 ) -> tuple[Spec, ...]:
     """
-    What to ask for the three points.
+    What to ask for the three points: alone, the root of `most` at once, and `most`; fewer where two of them are equal.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ Cells = dict[str, str]
 
 def shared_rows(found: Measurement, stack: Mapping[str, str | int | None]) -> list[Cells]:
     """
-    The rows of a measurement.
+    The rows of a measurement; loads of which too many requests failed, or that lack lengths or latencies, are left out.
 
     Parameters
     ----------
@@ -65,6 +65,7 @@ def as_csv(rows: Iterable[Cells]) -> str:
 
 
 def _row(point: Point, found: Measurement, stack: Mapping[str, str | int | None]) -> Cells | None:
+    """The cells of one load: milliseconds, and accelerators of one replica; None where it cannot be shared."""
     if not point.completed or point.failed > _FAILING * (point.requests or point.completed):
         return None
     if not point.prompt_tokens or not point.output_tokens or not point.level or not (point.ttft_s or point.tpot_s):
@@ -83,7 +84,7 @@ def _row(point: Point, found: Measurement, stack: Mapping[str, str | int | None]
         "osl_tokens": point.output_tokens,
         "output_tokens_per_s_total": point.output_tokens_per_s,
         "usable": 1,
-        "requests_per_client": _each(point),
+        "requests_per_client": _requests_per_client(point),
         **_statistics(point),
     }
     told = {name: _text(value) for name, value in cells.items() if value not in (None, "")}
@@ -91,7 +92,8 @@ def _row(point: Point, found: Measurement, stack: Mapping[str, str | int | None]
     return told
 
 
-def _each(point: Point) -> int | None:
+def _requests_per_client(point: Point) -> int | None:
+    """Of a closed loop; None of an open one."""
     if not point.concurrency or not point.requests:
         return None
     return max(1, round(point.requests / point.concurrency))

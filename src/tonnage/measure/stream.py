@@ -137,6 +137,7 @@ def head_of(buffer: bytearray) -> Head | None:
 
 
 def _one_head(buffer: bytearray) -> Head | None:
+    """One head off the front of the buffer; None when it has not all arrived, `Broken` when it breaks a rule."""
     end = buffer.find(b"\r\n\r\n")
     if end < 0:
         if len(buffer) > MAX_HEAD_LENGTH:
@@ -168,7 +169,7 @@ def _one_head(buffer: bytearray) -> Head | None:
 
 
 def take_body(buffer: bytearray, body: Body) -> bytes:
-    """Move what has arrived of the body out of the buffer; sets `ended` once it is complete."""
+    """Move what has arrived of the body out of the buffer, without marks of chunks; sets `ended` at its end."""
     if not body.head.chunked:
         found = bytes(buffer if body.head.length is None else buffer[: body.left])
         del buffer[: len(found)]

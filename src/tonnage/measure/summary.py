@@ -92,7 +92,12 @@ def with_latencies(point: Point, times: Mapping[str, Sequence[float]]) -> Point:
 
 
 def point_of(load: Load, outcomes: Iterable[Outcome], *, slo: Slo, lag_s: float | None = None) -> Point:
-    """One stage in the words of `tonnage.simulation.metrics`."""
+    """
+    One stage in the words of `tonnage.simulation.metrics`; `lag_s` is how late the client's heartbeat ran.
+
+    What failed counts as failed alone. Rates are absent where no time passed, tokens of prompts and answers together
+    where the server did not count every prompt.
+    """
     counted = [outcome for outcome in outcomes if not outcome.warmup]
     good = [outcome for outcome in counted if outcome.failure is None and outcome.first_s is not None]
     span = sum(_span_s(counted, segment) for segment in {outcome.segment for outcome in counted})

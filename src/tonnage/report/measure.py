@@ -256,7 +256,11 @@ def train_measurement_document(found: TrainMeasurement) -> Document:
         Note(" · ".join(filter(None, about))),
         grid(heads, rows),
         Note(hint=f"Memory, checkpoints, {len(notes)} notes: --why.") if notes else None,
-        why={"Memory of the fullest rank": _memory(found.runs[-1]), "Checkpoints": _checkpoints(found), "Notes": notes},
+        why={
+            "Memory of a rank, the most of any": _memory(found.runs[-1]),
+            "Checkpoints": _checkpoints(found),
+            "Notes": notes,
+        },
     )
 
 
@@ -279,7 +283,7 @@ def _rates(runs: Sequence[TrainRun]) -> list[tuple[str, list[str]]]:
 
 
 def _memory(run: TrainRun) -> list[str]:
-    """What the memory of one rank holds, in a line; nothing where none of it was measured."""
+    """Memory of a rank in one line, each number the most of any rank; no line where none is known."""
     m = run.memory
     parts = (
         ("most in use", m.peak_bytes),

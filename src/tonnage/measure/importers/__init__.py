@@ -50,6 +50,7 @@ def read_report(path: Path) -> Measurement:
 
 
 def _document(path: Path) -> Any:
+    """A report as modules take it: decoded JSON, the list of whole JSON lines, or the text of MLPerf's summary."""
     data = read_whole(path, what="a report")
     if data.lstrip(b"= \r\n").startswith(b"MLPerf"):
         return data.decode("utf-8", errors="replace")

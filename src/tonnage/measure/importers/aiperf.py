@@ -38,10 +38,11 @@ def read(document: Any) -> Measurement:
 
 
 def _from_summary(document: Mapping[str, Any]) -> Measurement:
-    asked = document.get("input_config") or {}
-    endpoint = asked.get("endpoint") or {}
-    models = (asked.get("models") or {}).get("items") or [{}]
-    concurrency, rate = _load(asked)
+    """The summary's averages as one load, open where it states a rate; tokens by the server's count, if stated."""
+    config = document.get("input_config") or {}
+    endpoint = config.get("endpoint") or {}
+    models = (config.get("models") or {}).get("items") or [{}]
+    concurrency, rate = _load(config)
     completed = int(_average(document, "request_count") or 0)
     errors = int(_average(document, "error_request_count") or 0)
     theirs, servers = _average(document, "output_sequence_length"), _average(document, "usage_completion_tokens")
@@ -87,8 +88,8 @@ def _from_summary(document: Mapping[str, Any]) -> Measurement:
     )
 
 
-def _load(asked: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """Concurrency and rate, wherever this version keeps them."""
+def _load(config: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """Concurrency and rate, wherever this version keeps them: the first that is met; None = not stated."""
     found: dict[str, float] = {}
 
     def look(value: Any) -> None:
@@ -101,7 +102,7 @@ def _load(asked: Mapping[str, Any]) -> tuple[float | None, float | None]:
             for inside in value:
                 look(inside)
 
-    look(asked.get("phases") or asked.get("loadgen") or asked)
+    look(config.get("phases") or config.get("loadgen") or config)
     return found.get("concurrency"), found.get("rate")
 
 
@@ -118,6 +119,7 @@ def _latency(document: Mapping[str, Any], name: str) -> Latency | None:
 
 
 def _from_lines(lines: Sequence[Mapping[str, Any]]) -> Measurement:
+    """The requests of the measured phase as one load of unknown kind; cancelled ones and errors have failed."""
     counted = [line for line in lines if line["metadata"].get("benchmark_phase", "profiling") == "profiling"]
     good = [line for line in counted if not line.get("error") and not line["metadata"].get("was_cancelled")]
     answers, itl, written, read_ = [], [], 0, 0
@@ -154,6 +156,7 @@ def _from_lines(lines: Sequence[Mapping[str, Any]]) -> Measurement:
 
 
 def _value(line: Mapping[str, Any], *names: str) -> float:
+    """The first of these metrics that a request has."""
     for name in names:
         found = line["metrics"].get(name)
         if found is not None:

@@ -37,7 +37,7 @@ def read(document: dict[str, Any]) -> Measurement:
     benchmarks = document["benchmarks"]
     backend = benchmarks[0]["config"].get("backend") or {} if benchmarks else {}
     start = benchmarks[0].get("start_time") if benchmarks else None
-    sampled = [one for one in benchmarks if not _whole(one)]
+    sampled = [one for one in benchmarks if not _keeps_all(one)]
     notes = []
     if sampled:
         notes.append(
@@ -61,12 +61,18 @@ def read(document: dict[str, Any]) -> Measurement:
     )
 
 
-def _whole(benchmark: Mapping[str, Any]) -> bool:
+def _keeps_all(benchmark: Mapping[str, Any]) -> bool:
+    """Whether every answered request of a benchmark is in the report, and not a sample of them."""
     kept = benchmark.get("requests", {}).get("successful") or []
     return len(kept) == int(benchmark["metrics"]["request_totals"]["successful"])
 
 
 def _point(benchmark: Mapping[str, Any]) -> Point:
+    """
+    One benchmark as a load: latencies from its requests where all are kept, else as its statistics have them.
+
+    Requests that were under way at its end count neither as answered nor as failed.
+    """
     metrics, strategy = benchmark["metrics"], benchmark["config"]["strategy"]
     totals = metrics["request_totals"]
     kind = strategy["type_"]
@@ -87,7 +93,7 @@ def _point(benchmark: Mapping[str, Any]) -> Point:
         total_tokens_per_s=_mean(metrics, "tokens_per_second"),
         cached_share=_cached_share(benchmark["requests"].get("successful") or ()),
     )
-    if _whole(benchmark):
+    if _keeps_all(benchmark):
         return with_latencies(point, times_of(_answers(benchmark["requests"]["successful"])))
     return replace(
         point,

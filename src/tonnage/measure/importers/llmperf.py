@@ -41,6 +41,7 @@ def read(document: Any) -> Measurement:
 
 
 def _from_summary(document: Mapping[str, Any]) -> Measurement:
+    """The summary as one closed loop, without TPOT."""
     errors = int(document.get("results_number_errors") or 0)
     completed = int(document["results_num_completed_requests"])
     tokens = document.get("results_number_output_tokens_mean")
@@ -74,6 +75,7 @@ def _from_summary(document: Mapping[str, Any]) -> Measurement:
 
 
 def _from_requests(rows: Sequence[Mapping[str, Any]]) -> Measurement:
+    """The requests as one load without rates; those with an error or without output tokens count as failed."""
     good = [row for row in rows if row.get("error_code") is None and row.get("number_output_tokens")]
     written = [float(row["number_output_tokens"]) for row in good]
     rows_s = [(float(row["ttft_s"]), float(row["end_to_end_latency_s"])) for row in good]

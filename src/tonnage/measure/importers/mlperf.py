@@ -67,6 +67,7 @@ def _of_summary(text: str) -> dict[str, Any]:
 
 
 def _of_detail(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The same of the lines of a detail log, the last of each key."""
     said = {line["key"]: line.get("value") for line in lines if "key" in line}
     found: dict[str, Any] = {
         "name": said.get("sut_name"),
@@ -89,6 +90,11 @@ def _of_detail(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _measurement(found: Mapping[str, Any]) -> Measurement:
+    """
+    One point: of Server an open loop, at the rate that arrived or else was the target; of other scenarios rates alone.
+
+    Where nothing says how many samples ran, `completed` is a lower bound, which a note says.
+    """
     server = str(found["scenario"] or "").lower() == "server"
     rate, tokens = found["completed"], found["tokens"]
     notes = []

@@ -25,7 +25,7 @@ def recognise(document: Any) -> bool:
 
 
 def read(document: dict[str, Any]) -> Measurement:
-    """One point."""
+    """One point: an open loop of a finite rate, else a closed one of the bound; without either it has no level."""
     completed = int(document["completed"])
     failed = int(document.get("failed") or 0)
     rate = float(document["request_rate"])

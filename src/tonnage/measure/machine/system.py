@@ -175,6 +175,7 @@ def system_profiler(text: str) -> Inventory:
     if not chip:
         raise BadFact(f"{tool}: no SPHardwareDataType with a chip_type; run it with SPHardwareDataType -json")
     amount = number_in(hardware.get("physical_memory", ""))
+    # macOS writes GB and TB and means 2^30 and 2^40 bytes: "36 GB".
     memory = None if amount is None else amount * (1024 * GiB if "TB" in str(hardware["physical_memory"]) else GiB)
     own = chip.startswith("Apple")
     shown = [str(entry.get("sppci_model", "")) for entry in _all(read, "SPDisplaysDataType")]
@@ -192,7 +193,7 @@ def system_profiler(text: str) -> Inventory:
 
 
 def group_devices(found: Iterable[tuple[str, float | None]]) -> tuple[DeviceGroup, ...]:
-    """Equal devices together, in the order they come; those without a name are left out."""
+    """Equal devices together, in the order they come, memory to whole gigabytes; those without a name are left out."""
     counts: Counter[Device] = Counter()
     for number, (name, memory) in enumerate(found):
         if number >= MOST_DEVICES:
@@ -306,7 +307,8 @@ def _module_rate(table: bytes) -> int | None:
 
 def kubernetes_nodes(text: str) -> Inventory:
     """
-    The output of `kubectl get nodes -o json`: accelerators by their labels, one group for each product and node pool.
+    The output of `kubectl get nodes -o json`: accelerators by their labels, one group for each product and memory; host
+    memory is the smallest node's.
 
     Raises
     ------
@@ -382,6 +384,7 @@ def slurm_nodes(text: str) -> Inventory:
 
 
 def _slurm(tool: str, nodes: Iterable[tuple[str, tuple[str, float | None]]]) -> Inventory:
+    """Accelerators of all nodes by the type that GRES gives them, and memory of the smallest node."""
     counts: Counter[Device] = Counter()
     memory: list[float] = []
     for _, (gres, mebibytes) in nodes:

@@ -96,6 +96,7 @@ def load(target: str) -> Any:
 
 
 def _import_target(where: str, target: str) -> Any:
+    """The module of that name, from the user's folder or from what is installed; what fails is one sentence."""
     here = str(Path.cwd())
     added = here not in sys.path
     if added:
@@ -116,6 +117,7 @@ def _import_target(where: str, target: str) -> Any:
 
 
 def _from_file(where: str) -> Any:
+    """The module in a file, run once with its own folder importable."""
     path = Path(where).expanduser()
     if not path.is_file():
         raise BadRequest(f"'{echo(where)}': no such file; name one as path/to/net.py:make_net")

@@ -144,7 +144,8 @@ def _read(call: Call, samples: int) -> tuple[float, float]:
     return moved / samples, weights
 
 
-def _written_bytes(call: Call, samples: int) -> float:
+def _written(call: Call, samples: int) -> float:
+    """Values written, per sample."""
     return sum(_size(tensor) for tensor in call.results) / samples
 
 
@@ -153,6 +154,7 @@ def _is_pixels(call: Call) -> bool:
 
 
 def _traffic(call: Call, samples: int, category: str) -> TracedOperator:
+    """An operator that only moves values: what it reads and writes; what fills memory with a constant reads none."""
     read, weights = _read(call, samples)
     if category == "copy" and call.name in {
         "fill_",
@@ -172,14 +174,15 @@ def _traffic(call: Call, samples: int, category: str) -> TracedOperator:
         kind="elementwise",
         name=category,
         read_values=read,
-        write_values=_written_bytes(call, samples),
+        write_values=_written(call, samples),
         weight_values=weights,
         pixels=_is_pixels(call),
     )
 
 
 def _lookup(call: Call, samples: int) -> TracedOperator:
-    written = _written_bytes(call, samples)
+    """A look-up of rows, its table not counted as weights; where gradients are added up, old values are read too."""
+    written = _written(call, samples)
     read = written if call.name in _WITHOUT_SPREAD or "index" in call.name or call.name == "gather" else 2 * written
     return TracedOperator(kind="embedding", name="lookup", read_values=read, write_values=written)
 
@@ -194,6 +197,7 @@ def _product(
     kind: Product = "gemm",
     name: str = "",
 ) -> TracedOperator:
+    """A product as an operator; `flop` and m of `shape` (m, n, k) are of all samples, in the result of one."""
     read, weights = _read(call, samples)
     m, n, k = shape
     return TracedOperator(
@@ -201,7 +205,7 @@ def _product(
         name=name or ("linear" if call.weights else "product"),
         flop=flop / samples,
         read_values=read,
-        write_values=_written_bytes(call, samples),
+        write_values=_written(call, samples),
         weight_values=weights,
         m=m / samples,
         n=n,
@@ -212,6 +216,7 @@ def _product(
 
 
 def _mm(call: Call, samples: int) -> TracedOperator:
+    """Products of matrices; of a batch without parameters, its matrices are the groups of each sample."""
     left, right = call.args[1:3] if call.name in {"addmm", "baddbmm"} else call.args[:2]
     batch = float(prod(left.shape[:-2])) if len(left.shape) > 2 else 1.0
     m, k, n = float(left.shape[-2]), float(left.shape[-1]), float(right.shape[-1])
@@ -278,7 +283,7 @@ def _attention(call: Call, samples: int) -> TracedOperator:
         name="attention",
         flop=flop * (2.5 if backward else 1.0) / samples,
         read_values=moved,
-        write_values=_written_bytes(call, samples),
+        write_values=_written(call, samples),
         m=sequences * length / samples,
         n=keys,
         k=width,
@@ -306,7 +311,7 @@ def _is_causal(call: Call) -> bool:
 
 
 def _recurrent(call: Call, samples: int) -> TracedOperator:
-    """One LSTM or GRU layer: every weight meets every step (twice on the way back)."""
+    """One LSTM or GRU layer: every weight meets every step, and twice on the way back; shaped as of four gates."""
     weights = sum(_numel(t) for t in call.tensors if len(t.shape) == 2 and t is not call.tensors[0])
     data = call.args[0]
     steps = float(data.shape[0] * data.shape[1]) if len(data.shape) == 3 else float(data.shape[0])

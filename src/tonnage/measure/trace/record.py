@@ -99,7 +99,7 @@ def storage_key(tensor: Any) -> int:
 
 
 def frontier(held: list[list[float]], *, samples: int) -> tuple[Moment, ...]:
-    """Moments that no other reaches in everything, counted per sample."""
+    """Moments that no other reaches in everything; what grows with the batch is counted per sample."""
     kept: list[Held] = []
     for moment in sorted({(one[_VALUES], one[_BYTES], one[_FIXED]) for one in held}, reverse=True):
         if not any(all(a >= b for a, b in zip(other, moment, strict=True)) for other in kept):
@@ -122,6 +122,9 @@ def _tensors(torch: Any, value: Any) -> Iterator[Any]:
 
 
 def _note(book: Book, func: Any, *, given: tuple[Any, Any], out: Any) -> None:
+    """
+    Writes down one call: what it holds from now on, and its operator unless it is a view or touches scalars alone.
+    """
     torch = book["torch"]
     name = func.overloadpacket.__name__ if hasattr(func, "overloadpacket") else str(func)
     results = list(_tensors(torch, out))

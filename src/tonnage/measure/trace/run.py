@@ -47,7 +47,7 @@ def trace_named(
     samples : int
         Samples in them; absent = the first size of the first input.
     name : str
-        How the profile is called; absent = the callable's name.
+        How the profile is called; empty = the callable's name.
     training : bool
         Also one training step.
 
@@ -74,12 +74,12 @@ def trace_module(
     """The profile of what `make` returns: a module, or a module and its example inputs (see `trace_named`)."""
     torch = _torch()
     with _fake(torch):
-        given = _make_inputs(torch, make, name)
+        given = _call_and_split(torch, make, name)
         args, keywords = _inputs(torch, given, inputs, name)
         count = samples or _samples(torch, args, keywords)
         weights = frozenset(storage_key(t) for t in (*given.module.parameters(), *given.module.buffers()))
-        ahead = book_of(torch, samples=count, weights=weights)
-        _infer(torch, given.module, args=args, keywords=keywords, book=ahead, name=name)
+        inference = book_of(torch, samples=count, weights=weights)
+        _infer(torch, given.module, args=args, keywords=keywords, book=inference, name=name)
         step: Book | None = None
         notes: tuple[str, ...] = ()
         if training:
@@ -90,7 +90,7 @@ def trace_module(
             torch,
             given.module,
             seen=(*args, *keywords.values()),
-            ahead=ahead,
+            inference=inference,
             step=step,
             notes=notes,
             name=name,
@@ -120,7 +120,8 @@ def _fake(torch: Any) -> Any:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-def _make_inputs(torch: Any, make: Callable[[], Any], name: str) -> Given:
+def _call_and_split(torch: Any, make: Callable[[], Any], name: str) -> Given:
+    """Calls the factory, and splits what it returns: a module, then sequences of inputs and mappings of keywords."""
     try:
         found = _call_factory(torch, make)
     except TonnageError:
@@ -162,7 +163,7 @@ def _call_factory(torch: Any, make: Callable[[], Any]) -> Any:
 @contextmanager
 def _weightless(torch: Any) -> Any:
     """Parameters lose their data as a module takes them in, so that no weight is filled; all else is real."""
-    plain = torch.nn.Module.register_parameter
+    original = torch.nn.Module.register_parameter
     taken: dict[int, tuple[Any, Any]] = {}
 
     def register(self: Any, name: str, param: Any) -> None:
@@ -170,13 +171,13 @@ def _weightless(torch: Any) -> Any:
             if id(param) not in taken:  # the first is kept, so that no other gets its id
                 taken[id(param)] = param, torch.nn.Parameter(param.detach().to("meta"), param.requires_grad)
             param = taken[id(param)][1]
-        plain(self, name, param)
+        original(self, name, param)
 
     torch.nn.Module.register_parameter = register
     try:
         yield
     finally:
-        torch.nn.Module.register_parameter = plain
+        torch.nn.Module.register_parameter = original
 
 
 def _empty(torch: Any, module: Any) -> None:
@@ -201,6 +202,7 @@ def _looks(problem: Exception) -> bool:
 
 
 def _inputs(torch: Any, given: Given, specs: Sequence[InputSpec], name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Example inputs by position and by name; stated ones replace the factory's, by position all of them at once."""
     if not specs and not (given.inputs or given.keywords):
         raise BadRequest(
             f"{echo(name)} returned no example inputs; give their shapes: --input 1x3x224x224, --input ids=1x128:int64"
@@ -234,6 +236,7 @@ def _samples(torch: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> 
 
 
 def _infer(torch: Any, module: Any, *, args: tuple[Any, ...], keywords: dict[str, Any], book: Book, name: str) -> None:
+    """One pass of inference, written into the book; a module that does not run is refused."""
     module.eval()
     count_held_tensors(book, (args, keywords))
     try:
@@ -270,7 +273,7 @@ def _train(
             out = module(*args, **keywords)
             loss, note = _loss(torch, out)
             del out
-            book["ahead"] = len(book["operators"])
+            book["forward"] = len(book["operators"])
             loss.backward()
             del loss
     except Exception as problem:
@@ -279,6 +282,9 @@ def _train(
 
 
 def _loss(torch: Any, out: Any) -> tuple[Any, str]:
+    """
+    An output named loss, an output of one value, or the sum of all that can be differentiated, and a note of that.
+    """
     named = out.get("loss") if isinstance(out, Mapping) else getattr(out, "loss", None)
     if isinstance(named, torch.Tensor):
         return named, ""
@@ -304,22 +310,25 @@ def _profile(
     module: Any,
     *,
     seen: tuple[Any, ...],
-    ahead: Book,
+    inference: Book,
     step: Book | None,
     notes: tuple[str, ...],
     name: str,
     source: str,
 ) -> Profile:
-    samples = int(ahead["samples"])
+    """
+    The books of inference and of the training step, if it ran, as a profile; at its peak a value counts four bytes.
+    """
+    samples = int(inference["samples"])
     parameters = list(module.parameters())
     sizes = [float(p.numel()) for p in parameters]
     stored = sum(float(p.numel() * p.element_size()) for p in parameters)
-    unknown = sorted({**ahead["unknown"], **(step["unknown"] if step else {})})
+    unknown = sorted({**inference["unknown"], **(step["unknown"] if step else {})})
     said = [*notes]
     if unknown:
         shown = ", ".join(unknown[:8]) + (", …" if len(unknown) > 8 else "")
         said.append(f"counted as memory traffic alone: {shown}")
-    peak = max(ahead["moments"], key=lambda held: held[0] + held[1] / 4.0, default=(0.0, 0.0, 0.0))
+    peak = max(inference["moments"], key=lambda held: held[0] + held[1] / 4.0, default=(0.0, 0.0, 0.0))
     return Profile(
         schema=PROFILE_SCHEMA,
         name=name,
@@ -334,11 +343,11 @@ def _profile(
         largest_parameter=max(sizes, default=0.0),
         buffer_values=sum(float(b.numel()) for b in module.buffers() if b.is_floating_point()),
         value_bytes=stored / sum(sizes) if sizes else 4.0,
-        forward=merge_operators(ahead["operators"]),
-        backward=merge_operators(step["operators"][step["ahead"] :]) if step else (),
+        forward=merge_operators(inference["operators"]),
+        backward=merge_operators(step["operators"][step["forward"] :]) if step else (),
         peak_values=peak[0] / samples,
         peak_bytes=peak[1] / samples,
-        output_values=float(ahead["outputs"]),
+        output_values=float(inference["outputs"]),
         moments=frontier(step["moments"], samples=samples) if step else (),
         notes=tuple(said),
         made=date.today().isoformat(),

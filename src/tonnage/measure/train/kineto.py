@@ -42,7 +42,7 @@ class _Range(NamedTuple):
 
 def measurement_of_trace(path: Path) -> TrainMeasurement:
     """
-    The steps of a trace.
+    The steps of a trace, which is of one rank: means over its steps; devices are all ranks of the run.
 
     Raises
     ------
@@ -105,6 +105,7 @@ def _steps(events: Iterable[dict[str, Any]]) -> list[_Range]:
 
 
 def _phase(name: str) -> str | None:
+    """The phase that the name of a host's range tells; None = it tells none."""
     plain = name.lower()
     if plain.startswith("optimizer."):
         return "optimizer"
@@ -152,7 +153,12 @@ def _of_host(events: Sequence[dict[str, Any]], step: _Range) -> dict[str, float]
 def _of_device(
     events: Sequence[dict[str, Any]], kernels: Sequence[dict[str, Any]], step: _Range
 ) -> tuple[dict[str, float], DeviceActivity]:
-    """Parts from the device's timeline."""
+    """
+    Parts of a step from the device's timeline, and what the device did in it. [s]
+
+    Kernels belong to the phase in which the host launched them, a moment with several phases to one. Time without a
+    kernel is input where the host waits for data, the script's own elsewhere.
+    """
     host = _host(events, step)
     launches = {
         e["args"]["correlation"]: _range(e).begun
@@ -211,6 +217,7 @@ def _at(host: dict[str, list[tuple[float, float]]], moment: float) -> str:
 
 
 def _union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The same spans in order and without overlap."""
     found: list[tuple[float, float]] = []
     for begun, ended in sorted(spans):
         if found and begun <= found[-1][1]:
@@ -252,6 +259,7 @@ def _length(spans: Iterable[tuple[float, float]]) -> float:
 
 
 def _mean_activity(found: Sequence[DeviceActivity]) -> DeviceActivity | None:
+    """Means over the steps in which each number is known; None without steps on a device."""
     if not found:
         return None
     names = ("busy_s", "kernels", "kernel_s", "communication_s", "copies_s", "hidden_communication_s")

@@ -60,6 +60,9 @@ def measure_train(
     """
     A training command, measured; with `devices` it is started by torchrun once for each number.
 
+    Its records go into `folder`, which stays, or into one that does not; `watch` is told of each run that starts.
+    `stopped` of the result is of the last run.
+
     Raises
     ------
     BadRequest
@@ -133,6 +136,7 @@ def _steps(where: Path) -> int:
 
 
 def _world(path: Path) -> int:
+    """Ranks of the run as a file's header says; more than there can be while it is not whole."""
     line = path.read_bytes().partition(b"\n")[0]
     try:
         return int(msgspec.json.decode(line)["world"])
@@ -178,12 +182,15 @@ def ranks_of(folder: Path) -> list[tuple[RankLog, ...]]:
 
 def run_of(ranks: Sequence[RankLog], *, warmup: int = WARMUP) -> TrainRun:
     """
-    One run at one number of devices.
+    One run at one number of devices: means of the steps that every rank has, without warm-up.
+
+    Times are of the rank that waits least for the others; tokens and samples are added over ranks. A run that is
+    shorter than the warm-up still counts its last step.
 
     Raises
     ------
     BadFact
-        No rank has steps beyond the warm-up.
+        A rank has no step.
     """
     each = min((len(log.steps) for log in ranks), default=0)
     if each == 0:
@@ -223,8 +230,8 @@ def run_of(ranks: Sequence[RankLog], *, warmup: int = WARMUP) -> TrainRun:
         hidden_communication_s=mean(hidden) if hidden else None,
         collective_bytes=mean([step.collective_bytes for step in own]) or None,
         collectives=_collectives([step.collectives for step in own]),
-        tokens_per_step=mean([_all(counted, i, "tokens") for i in range(len(own))]) or None,
-        samples_per_step=mean([_all(counted, i, "samples") for i in range(len(own))]) or None,
+        tokens_per_step=mean([_sum_of_ranks(counted, i, "tokens") for i in range(len(own))]) or None,
+        samples_per_step=mean([_sum_of_ranks(counted, i, "samples") for i in range(len(own))]) or None,
         micro_batches=mean([float(step.forwards) for step in own]) or None,
         memory=_memory(ranks),
         ranks=tuple(found),
@@ -287,12 +294,12 @@ def _collectives(counts: Sequence[dict[str, int]]) -> dict[str, float]:
     return {name: mean([float(step.get(name, 0)) for step in counts]) for name in sorted(names)}
 
 
-def _all(counted: Mapping[int, Sequence[Stepped]], index: int, field: str) -> float:
+def _sum_of_ranks(counted: Mapping[int, Sequence[Stepped]], index: int, field: str) -> float:
     return float(sum(getattr(steps[index], field) for steps in counted.values()))
 
 
 def _memory(ranks: Sequence[RankLog]) -> TrainMemory:
-    """The most of any rank, number by number."""
+    """The most of any rank, number by number: they need not be one rank's. [bytes]"""
     values = {name: [getattr(log.held, name) for log in ranks] for name in TrainMemory.__struct_fields__}
     return TrainMemory(
         **{
@@ -304,7 +311,7 @@ def _memory(ranks: Sequence[RankLog]) -> TrainMemory:
 
 
 def _checkpoint(ranks: Sequence[RankLog]) -> CheckpointTimes | None:
-    """Writes and restores; of a write that several ranks share the longest counts."""
+    """Writes and restores: means of the rank that takes longest, the size of the largest file; None without any."""
     lines = [line for log in ranks for line in log.checkpoints]
     if not lines:
         return None

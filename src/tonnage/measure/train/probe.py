@@ -162,6 +162,7 @@ def _header(torch: Any, kind: str) -> Header:
 
 
 def _mine(state: _State) -> bool:
+    """Whether this is the thread that started the probe: what others do is not the step's."""
     return threading.get_ident() == state.line.thread
 
 
@@ -268,6 +269,7 @@ def _hook_backward(state: _State) -> None:
 
 
 def _hook_optimizer(state: _State) -> None:
+    """Time inside optimizers, zeroed gradients included; the first optimizer that is seen ends the step."""
     place = importlib.import_module("torch.optim.optimizer")
 
     def before(optimizer: Any, *_: Any) -> None:
@@ -308,6 +310,7 @@ def _data(state: _State, source: Any) -> Iterator[Any]:
 
 
 def _hook_collectives(state: _State) -> None:
+    """Time inside collectives and waits for them; their calls, and bytes of the first tensor of each."""
     dist = importlib.import_module("torch.distributed")
     if not dist.is_available():
         return

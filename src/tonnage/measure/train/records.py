@@ -63,7 +63,9 @@ class Stepped(SparseRecord, kw_only=True, tag="step"):
     hidden_s: float | None = None
     """Collectives behind the backward pass. [s]"""
     samples: float = 0.0
+    """Of this rank. [samples]"""
     tokens: float = 0.0
+    """Of this rank. [tokens]"""
     forwards: int = 0
     collectives: dict[str, int] = {}
     collective_bytes: float = 0.0
@@ -240,7 +242,11 @@ def _bytes(tensors: Iterable[Any]) -> float:
 
 
 def _most(torch: Any) -> tuple[float | None, float | None, float | None, int | None]:
-    """The most in use, the most reserved, what there is, and how often the allocator started again."""
+    """
+    The most in use, the most reserved, what there is, and how often the allocator started again.
+
+    Of a processor the most that was resident alone. [bytes, bytes, bytes, -]
+    """
     if torch.cuda.is_available():
         stats = torch.cuda.memory_stats()
         total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
