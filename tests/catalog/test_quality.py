@@ -2,7 +2,7 @@
 
 import pytest
 
-from tonnage.catalog import accelerator
+from tonnage.catalog import accelerator, published
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.published import (
     cache_change,
@@ -13,9 +13,11 @@ from tonnage.catalog.published import (
     same_model,
     students,
 )
+from tonnage.catalog.rows import DATA, table
 from tonnage.core.quality import changes_among, judge_change, quality_text, usual_formats, weights_change
 from tonnage.domain.precision import Precision
 from tonnage.domain.published import QualityChange
+from tonnage.errors import BadFact
 from tonnage.questions.serve.limits import precisions
 from tonnage.questions.serve.question import serve_request
 
@@ -150,3 +152,11 @@ def test_four_bits_are_usual_where_their_quality_is_published_and_the_part_multi
 
 def test_a_deployment_is_named_by_what_most_weights_are_stored_in() -> None:
     assert Precision(weights="bf16", experts="mxfp4").stored == "mxfp4" and Precision(weights="fp8").stored == "fp8"
+
+
+def test_a_row_without_a_score_is_refused_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert quality_scores()
+    row = next(iter(table(DATA / "quality" / "scores.csv"))) | {"score": ""}
+    monkeypatch.setattr(published, "table", lambda path: [row])
+    with pytest.raises(BadFact, match=r"scores\.csv: .*Llama-3\.1-70B-Instruct, bf16, .*: no score"):
+        quality_scores.__wrapped__()

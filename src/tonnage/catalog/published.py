@@ -33,7 +33,7 @@ from typing import Any, Final
 
 from tonnage.catalog.fitted import priors
 from tonnage.catalog.models import look_up
-from tonnage.catalog.rows import DATA, number, read_rows, table
+from tonnage.catalog.rows import DATA, Row, number, read_rows, table
 from tonnage.domain.calibration import Calibration, Learnt, Stretch
 from tonnage.domain.machine import Download
 from tonnage.domain.published import Published, QualityChange, QualityScore
@@ -91,14 +91,14 @@ Pair = tuple[QualityScore, QualityScore]
 
 @cache
 def quality_scores() -> tuple[QualityScore, ...]:
-    """Every published score, in the order of the table."""
+    """Every published score, in the order of the table; a row without one is refused."""
     sources = _sources()
     return tuple(
         QualityScore(
             model=row["model"],
             variant=row["variant"],
             benchmark=row["benchmark"],
-            score=number(row, "score") or 0.0,
+            score=_score(row),
             higher_is_better=row["better"] == "higher",
             source=sources[row["source"]],
             standard_error=number(row, "standard_error"),
@@ -106,6 +106,13 @@ def quality_scores() -> tuple[QualityScore, ...]:
         )
         for row in table(DATA / "quality" / "scores.csv")
     )
+
+
+def _score(row: Row) -> float:
+    score = number(row, "score")
+    if score is None:
+        raise BadFact(f"quality/scores.csv: {row['model']}, {row['variant']}, {row['benchmark']}: no score")
+    return score
 
 
 @cache
