@@ -132,7 +132,7 @@ def _of_releases() -> Iterator[PricePoint]:
 
 
 def market_path(points: Iterable[PricePoint], accelerator: str) -> tuple[MarketDay, ...]:
-    """The market on every day that some seller's price is of."""
+    """The market on every day that some seller's price is of, from points of which the oldest come first. [USD/h]"""
     mine = [point for point in points if point.accelerator == accelerator]
     found = []
     for day in sorted({point.date for point in mine}):
@@ -153,7 +153,10 @@ def _spread(prices: list[float]) -> tuple[float, float]:
 
 
 def price_fall(points: Iterable[PricePoint], accelerator: str | None = None) -> Fall | None:
-    """How fast sellers lowered their prices, of one accelerator or of all; absent where fewer than three say."""
+    """
+    How fast sellers lowered their prices, of one accelerator or of all; absent where fewer than three say. Of points of
+    which the oldest come first.
+    """
     sellers: dict[tuple[str, str], list[PricePoint]] = {}
     for point in points:
         if accelerator in (None, point.accelerator):
@@ -213,9 +216,9 @@ def prices_listing(
     from tonnage.catalog.accelerators import accelerator
 
     points = price_points(additions)
-    asked = [accelerator(name, additions=additions).id for name in names]
+    named = [accelerator(name, additions=additions).id for name in names]
     rows = []
-    for part in asked or sorted({point.accelerator for point in points}):
+    for part in named or sorted({point.accelerator for point in points}):
         fall = price_fall(points, part)
         path = market_path(points, part)
         for day in path if every else path[-1:]:

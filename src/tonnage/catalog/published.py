@@ -129,7 +129,7 @@ def cache_change(model: str, kv: str) -> QualityChange:
 
 
 def method_change(method: str, *, model: str = "", instead_of: str = "full") -> QualityChange:
-    """What fine-tuning in another way keeps of the score after a full fine-tune."""
+    """What fine-tuning in another way keeps of the score after a full fine-tune; without a model, of any model."""
     return _of_variants(model, (method,), before=instead_of, what=f"{method} instead of {instead_of}", variant=method)
 
 
@@ -170,6 +170,13 @@ def same_model(one: str, other: str) -> bool:
 
 
 def _of_variants(model: str, variants: tuple[str, ...], *, before: str, what: str, variant: str) -> QualityChange:
+    """
+    What variants keep of the score of `before`, from pairs of one source, benchmark and model.
+
+    The first of these that has a task score counts: the model's own, those of another tuning of it, of models of about
+    its size, of any. Perplexities count alone where nobody published a task score of the variants. Without a model all
+    are looked at.
+    """
     known = _by_variant()
     pairs = [
         (known[reference], a)
@@ -206,6 +213,7 @@ def _of_its_size(pairs: list[Pair], model: str) -> list[Pair]:
 
 
 def _summary(pairs: list[Pair], *, what: str, variant: str, on: str) -> QualityChange:
+    """The median and ends of what task scores kept, the rise of perplexity, and the benchmark that lost most."""
     kept = [_quality_kept(pair) for pair in pairs if pair[0].higher_is_better]
     worse = [a.score / b.score - 1.0 for b, a in pairs if not b.higher_is_better]
     noise = [error for b, a in pairs if (error := _noise(b, a)) is not None]
@@ -238,6 +246,7 @@ def _noise(before: QualityScore, after: QualityScore) -> float | None:
 
 
 def _standard_error(score: QualityScore) -> float | None:
+    """Of a score, in its unit: as published, else of a share of so many questions; None = neither is known."""
     if score.standard_error is not None or score.questions is None:
         return score.standard_error
     share = min(1.0, score.score / 100.0)
@@ -249,10 +258,10 @@ def _alike(before: QualityScore, after: QualityScore) -> bool:
 
 
 def _exactly(one: str, other: str) -> bool:
-    return _plain(one) == _plain(other)
+    return _bare_name(one) == _bare_name(other)
 
 
-def _plain(name: str) -> str:
+def _bare_name(name: str) -> str:
     """Without the publisher's folder and its brand: "llama-3.1-8b-instruct"."""
     return name.rsplit("/", 1)[-1].lower().removeprefix("meta-")
 
@@ -260,7 +269,7 @@ def _plain(name: str) -> str:
 @cache
 def _weights(name: str) -> str:
     """Without what says how it was tuned: "llama-3.1-8b"."""
-    return _TUNING.sub("", _plain(name))
+    return _TUNING.sub("", _bare_name(name))
 
 
 def _is_tuned(score: QualityScore) -> bool:
@@ -270,7 +279,7 @@ def _is_tuned(score: QualityScore) -> bool:
 @cache
 def _billions(name: str) -> float | None:
     """Parameters that a name states, in billions; of a mixture "8x7b" the product."""
-    found = _SIZE.search(_plain(name))
+    found = _SIZE.search(_bare_name(name))
     return float(found[2]) * float(found[1] or 1) if found else None
 
 
@@ -335,6 +344,7 @@ def _known() -> Mapping[_Stack, Calibration]:
 
 
 def _calibration(stack: _Stack, lines: list[dict[str, str]]) -> Calibration:
+    """Points of one stack as a calibration without a stretch: nothing but what is left of each prediction."""
     accelerator, engine, model = stack
     noise, dates = priors("serve").noise, sorted({line["date"] for line in lines if line["date"]})
     sources = list(dict.fromkeys(line["source"] for line in lines))
@@ -397,7 +407,7 @@ def _words(name: str) -> set[str]:
 
 
 def published_score(model: str) -> float | None:
-    """Its score in BENCHMARK as released; absent where the catalogue has none."""
+    """Its score in BENCHMARK as released, in points of 100; absent where the catalogue has none."""
     return _scores().get(_untuned(model))
 
 

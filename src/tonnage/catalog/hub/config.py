@@ -57,7 +57,7 @@ DTYPES: Final = {
 
 
 def native_dtype(c: Config) -> str:
-    """Format the vendors publish the weights in; bf16 when the file does not say."""
+    """Format the vendors publish the weights in; bf16 when the file does not say, or names one not known here."""
     inner = section(c, "text_config") or c
     said = text(c, "dtype", "torch_dtype") or text(inner, "dtype", "torch_dtype")
     return DTYPES.get(said.removeprefix("torch."), "bf16")
@@ -95,7 +95,7 @@ def quantization(c: Config, *, mixture: bool) -> Formats:
     mixed = _by_layers(settings)
     if mixed is not None:
         return mixed if mixture else Formats(mixed.experts or mixed.weights)
-    whole = _whole(settings, method)
+    whole = _one_format(settings, method)
     named = text(c, "expert_dtype")
     if named:
         return Formats(whole, {"fp4": "mxfp4"}.get(named, named))
@@ -108,8 +108,8 @@ _SELECTIVE: Final = {"modelopt", "compressed-tensors", ""}
 """Methods whose lists of what is left alone name whole kinds of layers."""
 
 
-def _whole(settings: Config, method: str) -> str | None:
-    """The one format of a checkpoint."""
+def _one_format(settings: Config, method: str) -> str | None:
+    """The one format of a checkpoint's quantised weights; an unknown method is its own name, None = not said."""
     if method in _SELECTIVE:
         return _by_algorithm(settings) or _by_groups(settings) or (method or None)
     if method == "bitsandbytes":
@@ -130,13 +130,14 @@ _ALGORITHMS: Final = {
 }  # fmt: skip
 
 
-def _text_config(settings: Config) -> Config:
+def _modelopt(settings: Config) -> Config:
+    """The settings as ModelOpt has them: under `quantization` in a file of their own, else as they stand."""
     return section(settings, "quantization") or settings
 
 
 def _by_algorithm(settings: Config) -> str | None:
     """NVIDIA's ModelOpt: one algorithm for all layers."""
-    name = text(_text_config(settings), "quant_algo").upper()
+    name = text(_modelopt(settings), "quant_algo").upper()
     return _ALGORITHMS.get(name, name.lower() or None)
 
 
@@ -147,7 +148,7 @@ def _by_layers(settings: Config) -> Formats | None:
     Routed experts vote for theirs; the other layers for the rest, which is block-wise FP8 where the checkpoint was so
     before its experts were quantised again. In a dense model the feed-forward votes in the experts' place.
     """
-    layers = section(_text_config(settings), "quantized_layers") or section(settings, "quantized_layers")
+    layers = section(_modelopt(settings), "quantized_layers") or section(settings, "quantized_layers")
     if layers is None:
         return None
     votes: dict[str, dict[str, int]] = {"routed": {}, "dense": {}, "rest": {}}
@@ -172,7 +173,7 @@ def _winner(votes: Mapping[str, int]) -> str | None:
 def _attention_left_alone(settings: Config) -> bool:
     """Whether the list of layers left alone names attention as a whole, by a pattern or in many layers."""
     listed = first_given(settings, "ignore", "exclude_modules") or first_given(
-        _text_config(settings), "ignore", "exclude_modules"
+        _modelopt(settings), "ignore", "exclude_modules"
     )
     names = [name for name in listed if isinstance(name, str) and "attn" in name] if isinstance(listed, list) else []
     return len(names) >= 8 or any("*" in name and not any(c.isdigit() for c in name) for name in names)
@@ -190,6 +191,7 @@ def _by_groups(settings: Config) -> str | None:
 
 
 def _by_bits(weights: Mapping[str, Any], *, activations: bool) -> str | None:
+    """The format of weights of so many bits and such a type; None = no format here has them."""
     bits, kind, size = weights.get("num_bits"), weights.get("type"), weights.get("group_size")
     if kind == "float":
         if bits == 4:
@@ -266,6 +268,7 @@ def read_config(data: Mapping[str, Any], *, file: str = "config.json", name: str
 
 
 def _read(c: Config, kind: str) -> Model:
+    """The model of a `model_type`, or of the type that it is another name of; of an unknown type as a usual decoder."""
     row = ADAPTERS.get(kind) or ADAPTERS.get(RENAMED.get(kind, ""))
     if row is None:
         return read_unknown(c, kind)
@@ -307,7 +310,7 @@ NOUN_FIELDS: Final = frozenset({"layers", "encoder", "network", "towers"})
 
 def read_inline(given: Mapping[str, Any], *, where: str = "model") -> Model:
     """
-    A model from its fields.
+    A model from a mapping: fields of `Model` where it has layers, a network or towers, else those of a config.json.
 
     Raises
     ------
@@ -390,7 +393,7 @@ def read_unknown(c: Config, kind: str) -> Model:
     if mixture and first_given(c, "kv_lora_rank") is not None and first_given(c, "moe_intermediate_size") is not None:
         model, like = LATENT["deepseek_v3"][1](c), "DeepSeek"
     else:
-        model, like = _plain(c, mixture=mixture), "Mixtral" if mixture else "Llama"
+        model, like = _usual_decoder(c, mixture=mixture), "Mixtral" if mixture else "Llama"
     said = f"'{echo(kind)}'" if kind else "a file without model_type"
     note = f"model_type {said} is not known: read as a {like}-like decoder from its fields"
     unread = sorted(name for name, value in c.data.items() if name.startswith(FOREIGN) and value not in (None, False))
@@ -400,7 +403,7 @@ def read_unknown(c: Config, kind: str) -> Model:
     return replace(model, family=kind or "unknown", assumed=(note,))
 
 
-def _plain(c: Config, *, mixture: bool) -> Model:
+def _usual_decoder(c: Config, *, mixture: bool) -> Model:
     """Ordinary attention, with the window of each layer, before a mixture or a dense feed-forward."""
     base = attention(c, qk_norm=flag(c, "use_qk_norm", "qk_norm"))
     experts = _experts(c) if mixture else None

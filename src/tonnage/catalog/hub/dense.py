@@ -64,10 +64,11 @@ class Traits(Record, kw_only=True):
 
 def flagged_adapter(**traits: Any) -> Adapter:
     """The adapter of a family that a few flags describe (fields of `Traits`)."""
-    return partial(_plain, Traits(**traits))
+    return partial(_by_traits, Traits(**traits))
 
 
-def _plain(t: Traits, c: Config) -> Model:
+def _by_traits(t: Traits, c: Config) -> Model:
+    """A decoder of what the file says, and of its family's traits where it says nothing."""
     bias = t.bias == "always" or flag(c, "attention_bias", default=t.bias == "unless stated")
     mixer = attention(c, bias=bias, output_bias=bias and t.output_bias, qk_norm=t.qk_norm)
     feed_forward = mlp(c, gated=t.gated, bias=True) if t.mlp_bias else mlp(c, gated=t.gated)
@@ -292,7 +293,7 @@ def _nemotron_nas(c: Config) -> Model:
 
 
 def _round_width(feed: Config, width: int) -> int:
-    """Two thirds of the multiple of the width, rounded up to 256."""
+    """Two thirds of `ffn_mult` times the width, rounded up to a multiple of 256."""
     multiple = first_given(feed, "ffn_mult")
     if isinstance(multiple, bool) or not isinstance(multiple, int | float) or not 0 < multiple <= 64:
         raise field_error(feed, "ffn_mult", value=multiple, expected="a number above 0 and up to 64")

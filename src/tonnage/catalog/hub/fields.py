@@ -155,7 +155,9 @@ def field_error(c: Config, name: str, *, value: object, expected: str) -> BadFac
 
 
 def integer(c: Config, *names: str, default: Any = _REQUIRED, low: int = 1) -> int:
-    """A whole number from `low` up to the sane limit of its name."""
+    """
+    A whole number from `low` up to the sane limit of its first name; `default` where no field of these names is there.
+    """
     value = first_given(c, *names)
     if value is None:
         if default is _REQUIRED:
@@ -267,7 +269,7 @@ def layer_count(c: Config) -> int:
 
 
 def attention(c: Config, **changes: Any) -> Attention:
-    """Attention as llama-like files describe it."""
+    """Attention as llama-like files describe it; `changes` take the place of what the file says."""
     heads = integer(c, "num_attention_heads", "n_head", "n_heads")
     kv_heads = integer(c, "num_key_value_heads", default=heads)
     width = integer(c, "head_dim", "attention_head_dim", default=max(hidden_size(c) // heads, 1))
@@ -301,7 +303,7 @@ def normed_channels(mixer: Attention) -> float:
 
 
 def mlp(c: Config, **changes: Any) -> Mlp:
-    """A dense feed-forward as llama-like files describe it."""
+    """A dense feed-forward as llama-like files describe it; `changes` take the place of what the file says."""
     facts: dict[str, Any] = {"bias": flag(c, "mlp_bias"), **changes}
     if "intermediate_size" not in facts:
         facts["intermediate_size"] = integer(c, "intermediate_size", "ffn_dim", "n_inner")
@@ -309,7 +311,7 @@ def mlp(c: Config, **changes: Any) -> Mlp:
 
 
 def moe(c: Config, **changes: Any) -> Moe:
-    """A mixture of experts as Mixtral-like files describe it."""
+    """A mixture of experts as Mixtral-like files describe it; `changes` take the place of what the file says."""
     experts = integer(c, "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
     chosen = integer(c, "num_experts_per_tok", "num_experts_per_token", "moe_top_k", "top_k_experts", "moe_k")
     if chosen > experts:
@@ -363,7 +365,11 @@ def windows(c: Config, *, every: int | None = None, full_first: bool = False) ->
 
 
 def moe_layers(c: Config, *, first_dense: int = 0, every: int = 1, offset: int | None = None) -> tuple[bool, ...]:
-    """Which layers hold experts: after the first dense ones, every so many, from an offset."""
+    """
+    Which layers hold experts: as a list in `moe_layer_freq` says, else every so many, the first dense ones left out.
+
+    Of `every` layers it is the one at `offset`; without an offset the last.
+    """
     count = layer_count(c)
     listed = integers(c, "moe_layer_freq", length=count) if isinstance(c.data.get("moe_layer_freq"), list) else None
     if listed is not None:
@@ -383,7 +389,7 @@ def model_kind(model: Model) -> str:
 
 
 def decoder(c: Config, layers: Iterable[LayerGroup], *, tied: bool = False, **changes: Any) -> Model:
-    """A decoder around these layers; `tied` is what the family's files mean when they do not say."""
+    """A decoder around these layers, its family left to the caller; `tied` is what files mean that do not say."""
     facts: dict[str, Any] = {
         "id": "",
         "family": "",

@@ -133,6 +133,7 @@ def _text(file: BinaryIO, shown: str) -> str:
 
 
 def _settings(file: BinaryIO, entries: int, shown: str) -> dict[str, Any]:
+    """The settings of a header, by name; one given twice, or too many of them, are refused."""
     found: dict[str, Any] = {}
     items = 0
     for _ in range(entries):
@@ -155,6 +156,7 @@ def _value(file: BinaryIO, kind: int, shown: str) -> Any:
 
 
 def _array(file: BinaryIO, shown: str) -> Array:
+    """A list of settings; of one longer than 8,192 items, a vocabulary, the length alone."""
     inner, length = _unpack(file, "<I", shown), _unpack(file, "<Q", shown)
     most = MAX_ARRAY_LENGTH if inner in _SCALARS else MAX_TEXTS
     if length > most or inner == _ARRAY:

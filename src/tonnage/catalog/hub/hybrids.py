@@ -111,6 +111,7 @@ def _nemotron_h(c: Config) -> Model:
 
 
 def _nemotron_block(c: Config, kind: str) -> LayerGroup:
+    """One block of that kind, with one norm."""
     if kind == "mamba":
         return layer(_mamba2(c), norms=1)
     if kind == "attention":
@@ -127,6 +128,7 @@ def _nemotron_block(c: Config, kind: str) -> LayerGroup:
 
 
 def _mamba1(c: Config) -> StateSpace:
+    """Mamba's first layer: one head as wide as the inner width, for nothing mixes its channels."""
     inner = integer(
         c, "intermediate_size", "d_inner", default=integer(c, "mamba_expand", "expand", default=2) * hidden_size(c)
     )

@@ -159,12 +159,12 @@ def _minimax_m2(c: Config) -> Model:
 def _minimax_m3(c: Config) -> Model:
     """Dense layers first; sparse attention chosen by an indexer in the others."""
     count, settings = layer_count(c), section(c, "sparse_attention_config")
-    plain = attention(c, qk_norm=True)
-    indexed, chosen = plain, (False,) * count
+    full = attention(c, qk_norm=True)
+    indexed, chosen = full, (False,) * count
     if settings is not None and flag(settings, "use_sparse_attention", default=True):
         tokens = integer(settings, "sparse_topk_blocks") * integer(settings, "sparse_block_size")
         indexed = replace(
-            plain,
+            full,
             index_heads=integer(settings, "sparse_num_index_heads"),
             index_topk=tokens,
             index_head_dim=integer(settings, "sparse_index_dim"),
@@ -175,7 +175,7 @@ def _minimax_m3(c: Config) -> Model:
     experts = moe(c, moe_intermediate_size=width, shared_intermediate_size=shared, router_bias=True)
     sparse = moe_layers(c, first_dense=optional_count(c, "first_k_dense_replace"))
     dense = Mlp(intermediate_size=integer(c, "dense_intermediate_size", default=width))
-    layers = [layer(indexed if chosen[i] else plain, experts if sparse[i] else dense) for i in range(count)]
+    layers = [layer(indexed if chosen[i] else full, experts if sparse[i] else dense) for i in range(count)]
     return decoder(c, layers, mtp_layers=optional_count(c, "num_mtp_modules", "num_nextn_predict_layers"))
 
 
@@ -283,7 +283,8 @@ def _gemma3n(c: Config) -> Model:
     """
     Gemma 3n: per-layer embeddings, alternating updates of four streams (AltUp), low-rank residuals (LAuReL).
 
-    The checkpoint keeps key and value projections in the layers that reuse an earlier cache; they are in `other`.
+    The checkpoint keeps key and value projections in the layers that reuse an earlier cache; they are in
+    `extra_parameters`.
     """
     count, width, gate = layer_count(c), hidden_size(c), integer(c, "hidden_size_per_layer_input", default=256)
     streams, rank = integer(c, "altup_num_inputs", default=4), integer(c, "laurel_rank", default=64)

@@ -4,7 +4,7 @@ Which architecture does a model's name or a bare size such as "13B" mean, and in
 People write base, instruct, renamed and quantised variants of one architecture: "Llama-3.1-8B",
 "nvidia/Llama-3.1-70B-Instruct-FP8", "TheBloke/Llama-2-13B-chat-GGUF:Q4_K_M", "llama3.1:8b". The vendor, the words that
 change no shape (Instruct, Chat, it, a date) and the precision suffix are taken off; what remains must equal what
-remains of a catalogue id, sizes included. Nothing is guessed: `Taken.steps` says what was taken as what.
+remains of a catalogue id, sizes included. Nothing is guessed: `ParsedName.steps` says what was taken as what.
 
 Of a bare size, depth, width and heads are interpolated between known decoders (GPT-2, Qwen2.5, Llama 3.2 and 3.1); the
 feed-forward width is then chosen so that the total is the size asked for. A mixture whose total and active sizes are
@@ -29,7 +29,7 @@ EXTENSIONS: Final = (".json", ".safetensors", ".gguf")
 
 
 def looks_like_path(spec: str) -> bool:
-    """Whether a text is written as a path, or is a folder without being written as a model id."""
+    """Whether a text is written as a path: by how it begins, or by the ending of a file that holds a model."""
     return spec.startswith(("/", "./", "../", "~", ".\\")) or spec in {".", ".."} or spec.lower().endswith(EXTENSIONS)
 
 
@@ -184,6 +184,7 @@ def _suffixes() -> tuple[tuple[re.Pattern[str], str], ...]:
 
 
 def _one_precision(name: str, gguf: bool) -> tuple[str, str | None]:
+    """The name without the precision that stands last, and the format that it means; None = none stands last."""
     level = _GGUF.search(name)
     if level is not None and (level.group(1)[0] in "iq" or gguf):
         said = level.group(1)

@@ -75,6 +75,11 @@ def resolve(
 
 
 def _by_name(text: str, additions: Additions, offline: bool | None) -> Model:
+    """
+    The model of a name or address: of the catalogue, a folder of that name, the hub's cache, or the hub.
+
+    Offline, a name that none of them has is an unknown name; asked and not found, the hub's answer is said.
+    """
     from tonnage.catalog.models import model, model_ids
 
     address = text.startswith(("http://", "https://", "hf:"))
@@ -106,7 +111,7 @@ def _is_folder(text: str) -> bool:
 
 
 def read_repository(repo: online.Repository, *, offline: bool = False) -> Model:
-    """The model as the hub describes it, or as the weights on this machine do when they are here."""
+    """The model as the hub describes it, or as the weights on this machine do when they are here; else HubFailure."""
     folder = online.folder_in_cache(repo)
     if folder is not None:
         return replace(read_path(folder), id=repo.id)
@@ -182,6 +187,7 @@ def _with_quantization(data: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _folder(folder: Path) -> Model:
+    """The model in a folder: by its config.json, else its one GGUF model, else its one safetensors file."""
     config = folder / "config.json"
     files = sorted(folder.glob("*.gguf"))
     if config.is_file():

@@ -168,7 +168,11 @@ VISION: Final[dict[str, tuple[str, Adapter]]] = {
 
 
 def _as_tower(*layers: LayerGroup, rest: float, patch: int, tokens: int | None = None, **rule: Any) -> Tower:
-    """`rule` says what becomes of an image's size, in fields of `Tower`: as the model's own processor has it."""
+    """
+    A tower of these layers and `rest`, its parameters outside them.
+
+    `rule` says what becomes of an image's size, in fields of `Tower`: as the model's own processor has it.
+    """
     return Tower(
         name="vision",
         parameters=sum(blocks_parameters(group) for group in layers) + rest,

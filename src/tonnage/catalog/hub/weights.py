@@ -87,6 +87,7 @@ def read_safetensors(path: Path) -> Weights:
 
 
 def _tensors(path: Path) -> list[Tensor]:
+    """The tensors that the header of one file lists."""
     shown = echo(path)
     try:
         size = path.stat().st_size
@@ -109,15 +110,16 @@ def _tensors(path: Path) -> list[Tensor]:
 
 
 def _tensor(name: str, entry: Any, *, room: int, file: str) -> Tensor:
+    """One entry of a header as a tensor; refused where it does not fit into the data of the file (`room` bytes)."""
     place = f"{file}: tensor '{echo(name)}'"
     if not isinstance(entry, dict):
         raise BadFact(f"{place} is '{echo(entry)}'; expected an object with dtype, shape and data_offsets")
     dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
     if not isinstance(dtype, str):
         raise BadFact(f"{place}: dtype is '{echo(dtype)}'; expected a name such as BF16")
-    if not isinstance(shape, list) or not all(_whole_file(side) for side in shape):
+    if not isinstance(shape, list) or not all(_is_length(side) for side in shape):
         raise BadFact(f"{place}: shape is '{echo(shape)}'; expected a list of whole numbers")
-    if not isinstance(offsets, list) or len(offsets) != 2 or not all(_whole_file(offset) for offset in offsets):
+    if not isinstance(offsets, list) or len(offsets) != 2 or not all(_is_length(offset) for offset in offsets):
         raise BadFact(f"{place}: data_offsets is '{echo(offsets)}'; expected a begin and an end")
     begin, end = offsets
     if not begin <= end <= room:
@@ -132,7 +134,8 @@ def _tensor(name: str, entry: Any, *, room: int, file: str) -> Tensor:
     return found
 
 
-def _whole_file(value: object) -> bool:
+def _is_length(value: object) -> bool:
+    """Whether a value is a whole number from 0 on that fits into 63 bits."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
 
 
