@@ -59,6 +59,9 @@ def read_running(text: str, *, name: str = "the file") -> Running:
 
 
 def _read_command(text: str, name: str) -> Running | None:
+    """
+    What a text starts: by the file's ending or first line, else as YAML or JSON, as torchtitan's TOML, as a script.
+    """
     suffix = PurePath(name).suffix.lower()
     if suffix == ".toml":
         return job_in_tables(toml_of(text, where=echo(name)))
@@ -78,6 +81,7 @@ def _read_command(text: str, name: str) -> Running | None:
 
 
 def _in_documents(documents: list[dict[str, Any]]) -> Running | None:
+    """An orchestrator's server, else a trainer's job, else the first document as an engine's file of options."""
     found = running_in(documents)
     if found is not None:
         return found
@@ -97,6 +101,7 @@ def _option_file(document: dict[str, Any]) -> Running | None:
 
 
 def _in_script(text: str) -> Running | None:
+    """What a script starts: a server before a training job; directives of Slurm say machine and replicas."""
     script = read_script(text)
     machine, replicas = machine_of_directives(script.directives)
     kind = "Slurm script" if script.directives else "shell script"
@@ -188,6 +193,7 @@ def _read_world(machine: Machine, before: Iterable[str]) -> Machine:
 
 
 def _job(program: str, arguments: Sequence[str], *, format: str, machine: Machine) -> Running:
+    """A job of that program with these arguments; those that hold a variable which nobody set are noted."""
     read = read_options(arguments, programs()[program], program=program)
     unset = [word for word in read.unknown if "$" in word]
     notes = [f"{', '.join(unset)}: the file does not set the variable"] if unset else []

@@ -56,6 +56,7 @@ def running_in(documents: list[Document]) -> Running | None:
 
 
 def _kubernetes(documents: list[Document]) -> Running | None:
+    """The first server of a file, further ones noted; with an autoscaler its largest number of replicas is taken."""
     found = [running for document in documents if (running := _workload(document)) is not None]
     if not found:
         return None
@@ -81,6 +82,7 @@ def _read_replicas(document: Document) -> tuple[int, int]:
 
 
 def _workload(document: Document) -> Running | None:
+    """The server of one document, by its kind; None where the kind starts no pods."""
     kind = str(document.get("kind", ""))
     if kind == "InferenceService":
         return _kserve(document)
@@ -168,6 +170,7 @@ def _labels(pod: Document) -> dict[str, str]:
 
 
 def _kserve(document: Document) -> Running | None:
+    """An InferenceService: its container, or its model with KServe's own names of options."""
     predictor = group_in(document, "spec", "predictor")
     model = group_in(predictor, "model")
     replicas = count_in(predictor, "maxReplicas") or count_in(predictor, "minReplicas") or 1
@@ -226,6 +229,7 @@ def _production_stack(document: Document) -> Running | None:
 
 
 def _compose(document: Document) -> Running | None:
+    """The first service that starts a server; as many replicas as services like it, the others noted."""
     services = document.get("services")
     if not isinstance(services, dict):
         return None
@@ -270,13 +274,14 @@ def _compose_devices(service: Document) -> int | None:
 
 
 def _skypilot(document: Document) -> Running | None:
+    """A task that serves; of several accelerators to choose from the first, of a replica policy the most."""
     resources = document.get("resources")
     if not isinstance(document.get("run"), str) or not isinstance(resources, dict):
         return None
     environment = {**_environment(document.get("envs")), **_environment(document.get("secrets"))}
-    asked = resources.get("accelerators")
-    name = next(iter(asked), "") if isinstance(asked, dict | list) else str(asked or "")
-    count = asked.get(name) if isinstance(asked, dict) else None
+    accelerators = resources.get("accelerators")
+    name = next(iter(accelerators), "") if isinstance(accelerators, dict | list) else str(accelerators or "")
+    count = accelerators.get(name) if isinstance(accelerators, dict) else None
     name, _, after = str(name).strip("{} ").partition(":")
     infra = str(resources.get("infra") or resources.get("cloud") or "").split("/")
     machine = replace(
@@ -303,6 +308,7 @@ def _skypilot(document: Document) -> Running | None:
 
 
 def _dstack(document: Document) -> Running | None:
+    """A service or task that serves, its accelerators as a mapping or as a text such as "H100:80GB:8"."""
     commands, kind = document.get("commands"), document.get("type")
     if kind not in ("service", "task") or not isinstance(commands, list):
         return None

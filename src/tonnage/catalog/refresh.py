@@ -74,7 +74,7 @@ def refresh(
     told = []
     for name in names:
         watch(name)
-        told.append(_one(name, fetched.get(name), folder=folder, at=at))
+        told.append(_refresh_provider(name, fetched.get(name), folder=folder, at=at))
     if not any(one.kept for one in told):
         reasons = "; ".join(dict.fromkeys(f"{one.provider}: {one.why}" for one in told))
         raise BadFact(f"no prices were refreshed, and those known stay: {reasons}")
@@ -96,7 +96,7 @@ def _published_providers() -> tuple[str, ...]:
 
 
 def _load(gpuhunt: Any) -> dict[str, tuple[str, list[Any]]]:
-    """Version and items of every provider that could be fetched."""
+    """Version and items of every provider that could be fetched; of none where gpuhunt as a whole fails."""
     logging.getLogger("gpuhunt").setLevel(logging.CRITICAL)  # what fails is told once, by us
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(TIMEOUT_S)
@@ -110,16 +110,18 @@ def _load(gpuhunt: Any) -> dict[str, tuple[str, list[Any]]]:
     return {name: (str(held.version), list(held.items)) for name, held in catalogue.catalog.items()}
 
 
-def _names(asked: Iterable[str], *, known: tuple[str, ...]) -> Iterable[str]:
+def _names(named: Iterable[str], *, known: tuple[str, ...]) -> Iterable[str]:
+    """gpuhunt's names of providers given by our name or by its own; of all where none is given."""
     theirs = {PROVIDERS.get(name, name): name for name in known}
-    wanted = tuple(asked) or tuple(theirs)
+    wanted = tuple(named) or tuple(theirs)
     for name in wanted:
         if name not in theirs and name not in known:
             raise UnknownName("provider", name, known=theirs)
     return (theirs.get(name, name) for name in wanted)
 
 
-def _one(name: str, fetched: tuple[str, list[Any]] | None, *, folder: Path | None, at: date) -> Refresh:
+def _refresh_provider(name: str, fetched: tuple[str, list[Any]] | None, *, folder: Path | None, at: date) -> Refresh:
+    """Keep the prices of one provider, by gpuhunt's name, or say why not; `fetched` has their version and rows."""
     ours = PROVIDERS.get(name, name)
     if fetched is None:
         return Refresh(provider=ours, why="could not be fetched")
@@ -145,7 +147,11 @@ def _date_of(version: str, at: date) -> str:
 
 
 def _rows(provider: str, items: list[Any], *, as_of: str, version: str) -> tuple[list[dict[str, str]], int]:
-    """A row of each instance and region with its prices, and how many instances were left out."""
+    """
+    A row of each instance and region with its lowest prices, and how many kinds of instances were left out.
+
+    An instance has the accelerators of the shipped offer of that type, else those that gpuhunt's name means.
+    """
     parts = {offer.instance_type: (offer.accelerator, offer.count) for offer in _shipped_offers(provider)}
     countries = {offer.region: offer.country for offer in _shipped_offers(provider) if offer.country}
     found: dict[tuple[str, str], dict[str, str]] = {}
@@ -203,7 +209,14 @@ def _part_of(item: Any) -> str | None:
 
 
 def _check_prices(provider: str, rows: list[Mapping[str, str]] | list[dict[str, str]]) -> float | None:
-    """Middle change of the on-demand prices that were known, as a ratio; refused when it is no market's."""
+    """
+    Median ratio of the on-demand prices to those shipped; None where they have no instance in common.
+
+    Raises
+    ------
+    BadFact
+        There are no rows, or the ratio is none that a market moves by.
+    """
     if not rows:
         raise BadFact("none of its instances has an accelerator that the catalogue knows")
     before = {
@@ -262,6 +275,7 @@ def _repository(name: str) -> online.Repository:
 
 
 def _refreshed_model(name: str, repo: online.Repository) -> RefreshedModel:
+    """What the hub says of a model now; where it cannot be fetched or read, why."""
     known = _find_model(name)
     try:
         online.fetch(repo, "config.json", or_cached=False)
@@ -281,7 +295,7 @@ def _find_model(name: str) -> Model | None:
 
 
 def _differing_fields(known: Model, found: Model) -> tuple[str, ...]:
-    """The fields that the two tell differently."""
+    """The fields that the two tell differently, of those that a config.json says."""
     return tuple(
         field
         for field in known.__struct_fields__

@@ -98,6 +98,9 @@ def _rows_that_may_mean(id: str) -> Iterator[Row]:
 
 
 def _read(rows: Iterable[Row]) -> tuple[TokenPrice, ...]:
+    """
+    Rows as prices, with the page that each is from and the doubt that is noted of it; one listed twice is refused.
+    """
     pages = {row["page"]: row["address"] for row in table(FOLDER / "pages.csv")}
     doubts = {(row["provider"], row["name"]): row["why"] for row in table(FOLDER / "doubts.csv")}
     (source,) = table(FOLDER / "sources.csv")
@@ -165,6 +168,7 @@ def _once_each(prices: Iterable[TokenPrice]) -> Iterator[TokenPrice]:
 
 
 def _order(price: TokenPrice) -> tuple[bool, float, float, str, str]:
+    """By trust, then by the price of output and of input, those without one last."""
     output, given = price.output_usd_per_million_tokens, price.input_usd_per_million_tokens
     far = float("inf")
     return (
@@ -177,6 +181,7 @@ def _order(price: TokenPrice) -> tuple[bool, float, float, str, str]:
 
 
 def _from_row(row: Row, pages: Mapping[str, str], *, doubt: str, source: Row) -> TokenPrice:
+    """One row as prices; refused without any price, with one below zero, or from an unlisted page."""
     amounts = {amount: number(row, amount) for amount in _AMOUNTS}
     for amount, value in amounts.items():
         if value is not None and value < 0:

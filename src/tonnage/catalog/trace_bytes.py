@@ -139,6 +139,7 @@ def dates(found: Cells, place: int) -> tuple[Array, bool] | None:
 
 
 def _moments(text: Array) -> Array | None:
+    """Seconds since 1970 of dates of one length, a row of characters each, read as UTC; None where one is no date."""
     import numpy as np
 
     size = text.shape[1]

@@ -106,6 +106,11 @@ def add_requests(log: Columns, piece: bytes, *, first: int, room: int | None) ->
 
 
 def _take_each(log: Columns, piece: bytes, *, first: int, room: int | None) -> bool:
+    """
+    Add the requests of a piece line by line, at most `room`; whether there is room for more.
+
+    The first line of a log that begins with no brace is the header of a CSV file.
+    """
     lines = piece.decode().split("\n")
     numbered = [(number, text) for number, line in enumerate(lines, first) if (text := line.strip())]
     if numbered and log.header is None and not log.sent_s and not numbered[0][1].startswith("{"):
@@ -128,6 +133,7 @@ def _take_at_once(log: Columns, piece: bytes) -> bool:
 
 
 def _cells_at_once(log: Columns, piece: bytes) -> bool:
+    """Add a piece of CSV as arrays of bytes; False, with nothing added, where it holds anything unusual."""
     assert log.header is not None
     found = trace_bytes.cells(piece, width=log.header[0], wanted=log.header[1])
     lengths = [] if found is None else [trace_bytes.numbers(found, place) for place in (1, 2)]
@@ -146,6 +152,7 @@ def _cells_at_once(log: Columns, piece: bytes) -> bool:
 
 
 def _objects_at_once(log: Columns, piece: bytes) -> bool:
+    """Add a piece of JSON lines that all have the keys of the lines before; False, with nothing added, for others."""
     if not log.places:
         return False
     try:
@@ -171,6 +178,7 @@ def _objects_at_once(log: Columns, piece: bytes) -> bool:
 
 
 def _header(log: Columns, number: int, text: str) -> tuple[int, tuple[int, ...]]:
+    """Number of columns of a CSV file, and which of them are time, prompt and output."""
     names = [name.strip().lower() for name in _split_quoted(log, number, text)]
     _require(log, number, names)
     if len(set(names)) < len(names):
@@ -243,6 +251,8 @@ def _place(log: Columns, number: int, row: dict[str, Any], *, inner: dict[str, A
 
 
 def _refuse_twice(log: Columns, number: int, text: str) -> None:
+    """Refuse a line in which some object has a key twice."""
+
     def once(pairs: list[tuple[str, Any]]) -> None:
         names = [name for name, _ in pairs]
         if len(set(names)) < len(names):
@@ -280,6 +290,11 @@ def _hash_ids(log: Columns, numbers: Sequence[int], lists: Sequence[Any] | None)
 
 
 def _add(log: Columns, numbers: Sequence[int], *, at: Array, lengths: Sequence[Any]) -> None:
+    """
+    Add requests to the log: times in seconds, lengths in tokens, those of 0 as 1.
+
+    Lengths that are no number of tokens are refused, and times before that of the last request.
+    """
     import numpy as np
 
     columns = []
@@ -320,6 +335,7 @@ def _floats(values: Sequence[Any]) -> Array | None:
 
 
 def _float(value: Any) -> float:
+    """A number, or a text of one; NaN for anything else, which the caller refuses."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return math.nan
     try:
@@ -365,6 +381,7 @@ def _seconds(log: Columns, numbers: Sequence[int], at: Array) -> Array:
 
 
 def _same_clock(log: Columns, number: int, kind: str) -> None:
+    """Note of what kind the log's times are; another kind than before is refused."""
     if log.clock not in {None, kind}:
         raise log.wrong(number, f" has {kind} for a time where the lines before it have {log.clock}; write one kind")
     log.clock = kind

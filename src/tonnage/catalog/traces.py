@@ -170,6 +170,11 @@ def _pieces(path: Path, watch: Callable[[int, int], None] | None) -> Iterator[tu
 
 
 def _whole_lines(source: io.BufferedIOBase, path: Path, *, most: int | None) -> Iterator[tuple[int, bytes]]:
+    """
+    Pieces of whole lines, each with the number of its first line.
+
+    Refused: more than `most` bytes in all, a line that is too long, and too many empty lines.
+    """
     number, empty, held, read = 1, 0, b"", 0
     while piece := source.read(PIECE):
         read += len(piece)
@@ -242,6 +247,8 @@ def fetch_trace(
 
     Parameters
     ----------
+    folder : Path
+        Where the log is kept; None = the user's cache.
     base : str
         Another place than BASE, such as a mirror.
     watch : callable
@@ -278,6 +285,7 @@ def fetch_trace(
 
 
 def _download(url: str, file: IO[bytes], watch: Callable[[int, int | None], None]) -> None:
+    """Write what an address sends into a file; refused where it breaks off or is longer than any log."""
     # Here, for nothing else of the catalogue needs a network, and it takes longer to load than to list it.
     from tonnage.fetch import open_url
 

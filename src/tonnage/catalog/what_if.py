@@ -154,6 +154,7 @@ def parse_overrides(overrides: tuple[str, ...]) -> dict[str, dict[str, str]]:
 
 
 def _value(field: str, text: Any, prefix: str = "") -> Any:
+    """The value of a field, in the unit of FIELDS; a quantity is above zero."""
     if field not in FIELDS:
         raise BadRequest(f"{prefix}{field}: {UnknownName('field', field, known=FIELDS)}")
     kind = FIELDS[field][1]
@@ -188,6 +189,7 @@ def _rates(text: Any, label: str) -> tuple[tuple[float, float], ...]:
 
 
 def _place_values(accelerator: Accelerator, values: Mapping[str, Any]) -> Accelerator:
+    """The accelerator with these values, by the names of FIELDS, in the fields that they go to."""
     changed: dict[str, Any] = {}
     for field, value in values.items():
         owner, dot, part = FIELDS[field][0].partition(".")

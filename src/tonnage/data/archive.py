@@ -267,6 +267,11 @@ def _rows(data: bytes) -> list[Row]:
 
 
 def _compare_tables(name: str, before: list[Row], now: list[Row]) -> TableDiff:
+    """
+    What differs between two states of a table; `moved` is the median ratio of the prices that changed.
+
+    Rows are matched by the fewest leading columns that are unique in both, else as a whole.
+    """
     columns = list(before[0] if before else now[0] if now else {})
     width = next(
         (n for n in range(1, len(columns)) if _unique(before, columns[:n]) and _unique(now, columns[:n])), None

@@ -153,6 +153,12 @@ def _from_file(path: Path, keys: tuple[bytes, ...]) -> Updated:
 
 
 def _from_server(url: str, keys: tuple[bytes, ...], watch: Callable[[int, int], None]) -> Updated:
+    """
+    Install a server's last release where it is newer than what is here, shipped or installed.
+
+    Refused where the environment forbids asking, the index lost or changed a release, or the file is not the one
+    listed.
+    """
     for name in OFFLINE_VARIABLES:
         if os.environ.get(name, "") not in ("", "0"):
             raise BadRequest(f"{name} is set: '{echo(url)}' is not asked; unset it, or name a file with --from")
@@ -178,6 +184,8 @@ def _from_server(url: str, keys: tuple[bytes, ...], watch: Callable[[int, int], 
 
 
 def _check_needs(manifest: Manifest) -> None:
+    """Refuse a release that needs a newer Tonnage than this."""
+
     def numbers(version: str) -> list[int]:
         return [int(part) for part in version.split(".") if part.isdigit()]
 
@@ -188,6 +196,7 @@ def _check_needs(manifest: Manifest) -> None:
 
 
 def _index(url: str) -> Index:
+    """A server's list of releases; refused where it cannot be read, is empty, or has a release that cannot be one."""
     with open_url(f"{url.rstrip('/')}/{INDEX}", within_s=INDEX_S, headers=HEADERS) as answer:
         raw = answer.read(MAX_INDEX + 1)
     try:
@@ -207,6 +216,7 @@ def _index(url: str) -> Index:
 
 
 def _check_only_added(url: str, index: Index) -> None:
+    """Refuse an index in which a release that was seen before is changed, or missing though a newer one is there."""
     now = {one.version: one.sha256 for one in index.releases}
     for version, checksum in _read_seen().items():
         if version not in now and order(version) < max(map(order, now)):
@@ -238,8 +248,8 @@ def _download(url: str, file: Path, *, listed: Listed, watch: Callable[[int, int
     if have > listed.bytes:
         have = 0
     if have < listed.bytes:
-        asked = HEADERS | ({"Range": f"bytes={have}-"} if have else {})
-        with open_url(url, within_s=RELEASE_S, headers=asked) as answer:
+        headers = HEADERS | ({"Range": f"bytes={have}-"} if have else {})
+        with open_url(url, within_s=RELEASE_S, headers=headers) as answer:
             resumed = have > 0 and answer.status == http.client.PARTIAL_CONTENT
             have = have if resumed else 0
             try:

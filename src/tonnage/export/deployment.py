@@ -69,6 +69,7 @@ class Deployment(Record, kw_only=True):
     instance_type: str
     spot: bool
     concurrency: float
+    """Requests in flight of one replica, as planned."""
     lines: tuple[str, ...]
     """The plan in a few sentences, for the head of a file."""
     stored_bytes: float | None = None
@@ -91,7 +92,11 @@ class Deployment(Record, kw_only=True):
         return math.ceil((self.stored_bytes * DOWNLOAD_ROOM + IMAGE_BYTES) / 1e10) * 10
 
     def patience_s(self, *, least: float) -> int:
-        """How long a start may take before it counts as failed: three times what is planned. [s]"""
+        """
+        How long a start may take before it counts as failed. [s]
+
+        Three times what is planned, at least `least`; half an hour where the start is not known.
+        """
         return round(max(least, PATIENCE * self.start_s)) if self.start_s is not None else round(LOADING_S)
 
     @property
@@ -153,7 +158,12 @@ def _found_again(option: ServeOption | BatchOption) -> float:
 
 
 def _stored_bytes(plan: ServePlan | BatchPlan, precision: Precision) -> float | None:
-    """As the checkpoint's headers say, or parameters in the format that is loaded."""
+    """
+    As the checkpoint's headers say, else parameters in the format that is stored; None = not known. [bytes]
+
+    The headers are those of the planned model, so a checkpoint that the user named is counted by its parameters, in the
+    planned format.
+    """
     stored, parameters = plan.model.get("stored_bytes"), plan.model.get("parameters")
     if plan.model.get("named") or not stored:
         stored = None
@@ -170,7 +180,7 @@ def checkpoint_of(plan: Plan, *, required: bool = True) -> str:
     Raises
     ------
     BadRequest
-        What was asked for is a file, a bare size or a shape.
+        What was asked for is a file; or, where a checkpoint is required, a bare size or a shape.
     """
     if plan.model.get("named"):
         return str(plan.model["named"])
@@ -203,6 +213,7 @@ def _max_model_len(option: ServeOption | BatchOption) -> int | None:
 
 
 def _lines(plan: ServePlan | BatchPlan, option: ServeOption | BatchOption, model: str) -> tuple[str, ...]:
+    """The plan in a few sentences: what is rented, and what a reader has to do or to know of it."""
     configuration = option.configuration
     longest, engine = _max_model_len(option), configuration.engine
     cut = longest is not None and engine.max_model_len is not None and longest < engine.max_model_len

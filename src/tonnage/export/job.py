@@ -240,11 +240,15 @@ class RlJob(Record, kw_only=True):
     per_node: int
     nodes: int
     rollout_nodes: float
-    """Of them, those that only generate; 0 where all are shared."""
+    """Of them, those that only generate, in parts where a node is shared; 0 where both sides share all."""
     seq_len: int
+    """Of a packed sequence, with room for a prompt and the longest answer. [tokens]"""
     steps: int
+    """Of generation, each with one or more of the optimizer."""
     train_batch: int
+    """Responses of one step of the optimizer."""
     memory_share: float
+    """Of an accelerator's memory that the generating engine takes. [-]"""
     checkpoint_steps: int
     lines: tuple[str, ...]
 

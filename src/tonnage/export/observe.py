@@ -90,6 +90,11 @@ def watched(d: Deployment) -> Watched:
 def _latencies(
     plan: ServePlan, option: ServeOption, page: ServerMetrics, job: str
 ) -> tuple[list[Signal], tuple[str, ...]]:
+    """
+    Signals of the latencies that the engine's page states, and objectives of those that it does not.
+
+    Predictions stand beside percentiles alone: a page that gives means is not compared with them.
+    """
     slo, capacity = plan.request.slo, option.capacity
     wanted: tuple[tuple[str, str, float | None, Quantity | None], ...] = (
         ("TTFT", "ttft_s", slo.ttft_s, capacity.ttft_s),
@@ -134,7 +139,11 @@ def _latency(page: ServerMetrics, key: str, job: str, *, percentile: float) -> t
 
 
 def _load(plan: ServePlan, option: ServeOption, page: ServerMetrics, job: str) -> list[Signal]:
-    """Requests a second; by output tokens where the page does not count requests."""
+    """
+    Requests a second of all replicas; by output tokens where the page does not count requests, none where neither.
+
+    Planned is the peak, and the limit is what all replicas take.
+    """
     request = plan.request
     rate = request.rate_per_s
     peak = None if rate is None else rate * request.shape.peak_to_mean
@@ -152,6 +161,7 @@ def _load(plan: ServePlan, option: ServeOption, page: ServerMetrics, job: str) -
 
 
 def _state(page: ServerMetrics, job: str) -> list[Signal]:
+    """Signals of the batch and the cache that the engine's page states, without planned values."""
     known = (
         ("running", "requests running", "running", "short"),
         ("waiting", "requests waiting", "waiting", "short"),

@@ -99,7 +99,7 @@ def _represent_text(dumper: Any, value: str) -> Any:
 
 def comment(lines: Iterable[str]) -> str:
     """Comment lines of shell and YAML; whatever a line holds, it stays one line of printable ASCII."""
-    return "".join(f"# {_plain(line)}".rstrip() + "\n" for line in lines)
+    return "".join(f"# {_ascii_line(line)}".rstrip() + "\n" for line in lines)
 
 
 def head(title: str, version: str, *, lines: Iterable[str]) -> str:
@@ -122,5 +122,6 @@ def label(name: str) -> str:
     return plain if plain[:1].isalpha() else f"model-{plain}".rstrip("-")
 
 
-def _plain(line: str) -> str:
+def _ascii_line(line: str) -> str:
+    """A line as it is where it is printable ASCII, else as a JSON string."""
     return line if line.isascii() and line.isprintable() else json.dumps(line)

@@ -42,6 +42,7 @@ class TrainingFiles(Record, kw_only=True):
     checkpoint_gb: int
     """Of the shared folder: a few checkpoints, in steps of ten. [GB]"""
     wall_p90_s: float
+    """Time of the whole run that nine of ten stay below, as planned. [s]"""
     restarts: int
     """Interruptions expected of the run, and three for whatever else."""
 
@@ -82,13 +83,13 @@ def training_files(plan: TrainPlan, option: TrainOption, *, made: Job) -> Traini
             refused = refused or str(wrong)
             continue
         script = next(file for file in SCRIPTS if file in found)
-        asked = re.findall(r'^: "\$\{(\w+):\?([^}]*)\}"$', found[script], re.MULTILINE)
+        variables = re.findall(r'^: "\$\{(\w+):\?([^}]*)\}"$', found[script], re.MULTILINE)
         return TrainingFiles(
             job=made,
             framework=framework,
             files=found,
             script=script,
-            needs={variable: what for variable, what in asked if variable not in PLACED},
+            needs={variable: what for variable, what in variables if variable not in PLACED},
             checkpoint_gb=max(1, -int(-KEPT * option.run.checkpoint_bytes // 1e10)) * 10,
             wall_p90_s=option.run.wall_p90_s,
             restarts=round(option.run.interruptions) + 3,
@@ -122,7 +123,7 @@ def check_batch(d: Deployment, *, title: str) -> None:
 
 
 def requests_per_part(option: BatchOption) -> int:
-    """Requests that one replica answers in about ten minutes, at least as many as it holds at once."""
+    """Requests that one replica answers in about ten minutes: at least what it holds at once, at most MAX_PART."""
     return max(1, min(MAX_PART, max(round(option.items_per_s.value * PART_S), round(option.concurrency))))
 
 

@@ -77,6 +77,7 @@ def export(made: Job) -> dict[str, str]:
 
 
 def _configuration(made: Job) -> dict[str, Any]:
+    """`axolotl.yaml` as a mapping; data and learning rate are placeholders for the user."""
     found: dict[str, Any] = {
         "base_model": made.model,
         "datasets": [{"path": "your-name/your-data", "type": "chat_template"}],
@@ -121,6 +122,7 @@ def _adapters(made: Job) -> dict[str, Any]:
 
 
 def _parallel(made: Job) -> dict[str, Any]:
+    """How the run is split: tensors, context and FSDP, those degrees alone that are above 1."""
     found: dict[str, Any] = {}
     if made.layout.tp > 1:
         found["tensor_parallel_size"] = made.layout.tp

@@ -56,6 +56,7 @@ EMAIL: Final = {"alert_email": "Who is told."}
 
 
 def _aws(d: Deployment, month: str) -> Budget:
+    """Variables, type and fields of AWS's resource; `month` is the limit in whole USD, as text."""
     told = [
         {
             "comparison_operator": "GREATER_THAN",
@@ -78,6 +79,7 @@ def _aws(d: Deployment, month: str) -> Budget:
 
 
 def _gcp(d: Deployment, month: str) -> Budget:
+    """Variables, type and fields of Google's resource; `month` is the limit in whole USD, as text."""
     rules = [
         {"threshold_percent": share / 100, "spend_basis": "FORECASTED_SPEND" if forecast else "CURRENT_SPEND"}
         for share, forecast in SHARES
@@ -96,6 +98,7 @@ def _gcp(d: Deployment, month: str) -> Budget:
 
 
 def _azure(d: Deployment, month: str) -> Budget:
+    """Variables, type and fields of Azure's resource; `month` is the limit in whole USD, as text."""
     told = [
         {
             "operator": "GreaterThan",

@@ -47,6 +47,7 @@ def export(d: Deployment) -> dict[str, str]:
 
 
 def _service(d: Deployment, made: Server, index: int) -> dict[str, Any]:
+    """One replica, the `index`-th of the machine: its own accelerators, and its own port of the machine."""
     ranks = d.layout.ranks
     service: dict[str, Any] = {
         "image": made.image,

@@ -85,6 +85,7 @@ def _workers(d: Deployment, made: Server) -> dict[str, Any]:
 
 
 def _worker(d: Deployment, made: Server, *, role: str, replicas: int) -> dict[str, Any]:
+    """Workers of one role ("prefill", "decode"; empty = both), each a replica of the engine."""
     part = {"subComponentType": role} if role else {}
     return {
         "componentType": "worker",

@@ -62,6 +62,7 @@ def _about(seen: Watched) -> str:
 
 
 def _panel(signal: Signal, place: int) -> dict[str, Any]:
+    """One signal as a panel, `place` counted from 0 in rows of two: planned value dashed, yellow and red lines."""
     targets = [_target("A", signal.expression, "now")]
     if signal.planned is not None:
         targets.append(_target("B", f"vector({signal.planned:g})", "planned"))

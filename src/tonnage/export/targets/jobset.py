@@ -70,6 +70,7 @@ def export(found: TrainingFiles) -> dict[str, str]:
 
 
 def _job_set(found: TrainingFiles, name: str, *, resource: str, image_name: str) -> dict[str, Any]:
+    """A job of one pod a node; all start again when one fails, from the last checkpoint."""
     made = found.job
     pods = {
         "completionMode": "Indexed",
@@ -92,6 +93,9 @@ def _job_set(found: TrainingFiles, name: str, *, resource: str, image_name: str)
 
 
 def _pod(found: TrainingFiles, name: str, *, resource: str, image_name: str) -> dict[str, Any]:
+    """
+    The pod of one node: it links the plan's files and the shared folder into /work and runs the framework's script.
+    """
     count = {resource: found.job.per_node}
     steps = [
         "mkdir -p /work && cd /work && ln -sf /plan/* .",

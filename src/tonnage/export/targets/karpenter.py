@@ -47,6 +47,7 @@ def export(d: Deployment) -> dict[str, str]:
 
 
 def _pool(d: Deployment) -> dict[str, Any]:
+    """Nodes of the planned instance type alone, for pods that tolerate its accelerators, with room for spares."""
     resource = resource_name(d)
     kind = templated_name(d.instance_type, what="instance type", by="envsubst")
     requirements = {

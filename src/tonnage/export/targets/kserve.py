@@ -71,6 +71,7 @@ def export(d: Deployment) -> dict[str, str]:
 
 
 def _workload(d: Deployment, made: Server, *, replicas: int) -> dict[str, Any]:
+    """Replicas and the degrees of one; `worker` is the pod of every further node of a replica."""
     layout, count = d.layout, {resource_name(d): str(d.ranks_per_node)}
     degrees: dict[str, Any] = {"tensor": layout.tp}
     if layout.pp > 1:

@@ -71,6 +71,7 @@ def _running(d: Deployment) -> str | None:
 
 
 def _deployment(d: Deployment, made: Server) -> dict[str, Any]:
+    """Replicas that fit a node each; updates replace one at a time, as the plan has no accelerators for one more."""
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -88,6 +89,7 @@ def _deployment(d: Deployment, made: Server) -> dict[str, Any]:
 
 
 def _leader_worker_set(d: Deployment, made: Server) -> dict[str, Any]:
+    """Replicas that span several nodes: a leader that answers, and workers that serve its ranks."""
     place = 'export LEADER_ADDRESS="$LWS_LEADER_ADDRESS" NODE_RANK="$LWS_WORKER_INDEX"\n'
     leader = _pod(d, made, ["bash", "-c", place + made.leader])
     worker = _pod(d, made, ["bash", "-c", place + made.worker], answers=False)
@@ -108,6 +110,7 @@ def _leader_worker_set(d: Deployment, made: Server) -> dict[str, Any]:
 
 
 def _pod(d: Deployment, made: Server, command: list[str], *, answers: bool = True) -> dict[str, Any]:
+    """One pod of a replica; a worker, which does not answer requests, has no port and no probes."""
     ranks = {resource_name(d): d.ranks_per_node}
     container: dict[str, Any] = {
         "name": "server",
@@ -233,6 +236,7 @@ def _service(d: Deployment) -> dict[str, Any]:
 
 
 def _autoscaler(d: Deployment) -> dict[str, Any]:
+    """Replicas from 1 to the planned number, so that each has at most its planned requests in flight."""
     return {
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",

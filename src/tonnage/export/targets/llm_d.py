@@ -65,6 +65,7 @@ def export(d: Deployment) -> dict[str, str]:
 
 
 def _pods(d: Deployment, made: Server, *, replicas: int, proxied: bool) -> dict[str, Any]:
+    """Replicas of one role; behind the routing proxy (`proxied`) the engine listens on another port."""
     port = BEHIND_PROXY_PORT if proxied else SERVICE_PORT
     argv = list(made.argv)
     argv[argv.index("--port") + 1] = str(port)

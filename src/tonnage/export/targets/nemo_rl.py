@@ -31,6 +31,7 @@ def export(made: RlJob) -> dict[str, str]:
 
 
 def _recipe(made: RlJob) -> dict[str, Any]:
+    """The recipe as changes of NeMo RL's own `grpo_math_1B.yaml`."""
     case = made.case
     grpo: dict[str, Any] = {
         "num_prompts_per_step": case.prompts_per_step,
@@ -58,6 +59,11 @@ def _recipe(made: RlJob) -> dict[str, Any]:
 
 
 def _policy(made: RlJob) -> dict[str, Any]:
+    """
+    Trainer and rollouts: DTensor where the trainer shards all states, else Megatron.
+
+    Rollouts have nodes of their own, accelerators of the only node, or share those of the trainer.
+    """
     case, layout = made.case, made.layout
     apart = case.rollout_count is not None
     resources: dict[str, Any] = {"gpus_per_node": made.per_node, "num_nodes": int(made.rollout_nodes)}

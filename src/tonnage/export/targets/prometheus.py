@@ -46,6 +46,7 @@ def export(d: Deployment) -> dict[str, str]:
 
 
 def _objectives(seen: Watched) -> list[Rule]:
+    """For each latency a critical rule at its objective, and a warning at the end of its prediction."""
     rules: list[Rule] = []
     for signal in seen.signals:
         if signal.unit != "s":
@@ -79,6 +80,7 @@ def _objectives(seen: Watched) -> list[Rule]:
 
 
 def _load(seen: Watched) -> list[Rule]:
+    """Rules of load: over capacity, over the planned peak for an hour, and under half of it for a day."""
     load = seen.signal("load")
     if load is None:
         return []
@@ -96,6 +98,7 @@ def _load(seen: Watched) -> list[Rule]:
 
 
 def _state(seen: Watched) -> list[Rule]:
+    """Rules of the queue, the cache and the replicas, as far as the engine's page states them."""
     rules = []
     waiting, running, cache = (seen.signal(name) for name in ("waiting", "running", "KV cache"))
     if waiting is not None and running is not None:

@@ -107,6 +107,7 @@ def serve(d: Deployment) -> Server:
 
 
 def _options(d: Deployment) -> list[str]:
+    """The configuration as options of SGLang; its tp counts the ranks of tensor and data parallelism together."""
     engine, layout = d.engine, d.layout
     options = {
         "dtype": _DTYPE.get(d.precision.activations, "auto"),

@@ -45,6 +45,7 @@ Group = tuple[dict[str, tuple[str, str]], str, dict[str, Any]]
 
 
 def _gke(d: Deployment) -> Group:
+    """Variables, type and fields of the node pool on GKE."""
     if d.instance_type.startswith("n1-"):
         raise BadRequest(
             f"{d.instance_type} has accelerators attached one by one; export to skypilot, which attaches them"
@@ -67,6 +68,7 @@ def _gke(d: Deployment) -> Group:
 
 
 def _eks(d: Deployment) -> Group:
+    """Variables, type and fields of the node group on EKS."""
     size = {"desired_size": d.instances, "min_size": d.instances, "max_size": d.instances + 1}
     return (
         {
@@ -84,6 +86,7 @@ def _eks(d: Deployment) -> Group:
 
 
 def _aks(d: Deployment) -> Group:
+    """Variables, type and fields of the node pool on AKS."""
     size = d.instance_type if d.instance_type.startswith("Standard_") else f"Standard_{d.instance_type}"
     spot: dict[str, Any] = {"priority": "Spot", "eviction_policy": "Delete", "spot_max_price": -1} if d.spot else {}
     return (

@@ -86,6 +86,7 @@ def _output(made: Job) -> str:
 
 
 def _sft(made: Job) -> dict[str, Any]:
+    """The trainer's settings for supervised fine-tuning; data and learning rate are placeholders for the user."""
     found: dict[str, Any] = {
         "model_name_or_path": made.model,
         "dataset_name": "your-name/your-data",

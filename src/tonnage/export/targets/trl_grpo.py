@@ -36,6 +36,7 @@ def export(made: RlJob) -> dict[str, str]:
 
 
 def _configuration(made: RlJob) -> dict[str, Any]:
+    """The trainer's settings; TRL counts its steps by the optimizer's, so a step with several takes as many."""
     case = made.case
     micro = 1
     return {

@@ -102,6 +102,7 @@ def serve(d: Deployment) -> Server:
 
 
 def _options(d: Deployment) -> dict[str, Any]:
+    """What has no switch of `trtllm-serve`, for its file of options; tp together with dp is refused."""
     if d.layout.dp > 1 and d.layout.tp > 1:
         raise BadRequest(
             f"TensorRT-LLM replicates attention over all ranks or none, not tp {d.layout.tp} with dp {d.layout.dp}; "

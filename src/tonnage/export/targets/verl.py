@@ -41,8 +41,13 @@ def export(made: RlJob) -> dict[str, str]:
 
 
 def _overrides(made: RlJob) -> dict[str, Any]:
+    """
+    Hydra's overrides of verl's own settings, name to value.
+
+    DAPO generates more groups than it keeps: three for each where the plan does not say.
+    """
     case, actor, rollout = made.case, "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
-    kept = 3 if case.algorithm == "dapo" and case.kept is None else round(1 / (case.kept or 1.0))
+    generated = 3 if case.algorithm == "dapo" and case.kept is None else round(1 / (case.kept or 1.0))
     found: dict[str, Any] = {
         "algorithm.adv_estimator": ESTIMATORS[case.algorithm],
         "data.train_batch_size": case.prompts_per_step,
@@ -62,8 +67,8 @@ def _overrides(made: RlJob) -> dict[str, Any]:
         "trainer.total_training_steps": made.steps,
         "trainer.save_freq": made.checkpoint_steps,
     }
-    if kept > 1:
-        found |= {"algorithm.filter_groups.enable": True, "data.gen_batch_size": kept * case.prompts_per_step}
+    if generated > 1:
+        found |= {"algorithm.filter_groups.enable": True, "data.gen_batch_size": generated * case.prompts_per_step}
     if case.staleness:
         found |= {"rollout.nnodes": int(made.rollout_nodes), "rollout.n_gpus_per_node": made.per_node}
     return found | _trainer(made)
