@@ -40,7 +40,7 @@ def programs() -> dict[str, Options]:
 
 def find_started(words: Sequence[str], *, image: str = "") -> Started | None:
     """
-    The program that a command starts.
+    The program that a command starts, with what follows it as its arguments; None where it is none of those known.
 
     Parameters
     ----------

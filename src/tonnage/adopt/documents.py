@@ -183,7 +183,10 @@ _GPUS: Final = re.compile(r"--(?:gpus-per-node|gres|gpus-per-task|gpus)[= ](?:gp
 
 
 def machine_of_labels(labels: Mapping[str, str]) -> Machine:
-    """What labels of nodes say: GKE's accelerator, NVIDIA's product, the instance type, spot."""
+    """
+    What labels of nodes say: the accelerator by GKE's or NVIDIA's label, else the instance type; and whether it is
+    spot.
+    """
     found = Machine(spot=any(labels.get(name) == value for name, value in _SPOT.items()))
     for label, by in _LABELS.items():
         if label in labels:

@@ -437,6 +437,7 @@ def _plateau(name: str) -> float:
 
 @lru_cache(maxsize=2048)
 def _grid(block: bytes, rung: Rung, alike: _Likeness, origin: Origin | None = None) -> Grid:
+    """One packed table, with what makes it that of the accelerator for which it stands in."""
     fields = _decode_block(zlib.decompress(block))
     joined = bytearray(len(fields.low_high))
     joined[0::2], joined[1::2] = fields.low_high[: len(joined) // 2], fields.low_high[len(joined) // 2 :]

@@ -68,7 +68,7 @@ def shipped_version() -> str:
 
 
 def installed_versions() -> tuple[str, ...]:
-    """Versions of the releases on this machine, oldest first."""
+    """Versions of the releases on this machine, oldest first, with those set aside while another takes their place."""
     try:
         names = {
             entry.name.removeprefix(".").removesuffix(ASIDE)
@@ -86,7 +86,7 @@ def order(version: str) -> tuple[int, ...]:
 
 
 def pinned_version() -> str | None:
-    """What `tonnage data pin` has written down."""
+    """The release that `tonnage data pin` has written down; None without one that can be read."""
     try:
         said = json.loads((place() / "pin.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -98,7 +98,9 @@ def pinned_version() -> str | None:
 @cache
 def choose_data() -> Choice:
     """
-    The data of this process.
+    Which data this process reads, chosen once: as TONNAGE_DATA says, else the pin, else the newest.
+
+    The newest is of what ships with the program and what is installed; of the same version what ships.
 
     Raises
     ------

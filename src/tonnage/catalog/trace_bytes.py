@@ -91,7 +91,7 @@ def numbers(found: Cells, place: int) -> Array | None:
 
 
 def _whole_numbers(data: Array, starts: Array, sizes: Array) -> Array | None:
-    """Numbers of digits alone: half the work of those that may have a point."""
+    """Numbers of digits alone, at half the work of those that may have a point; None where one is anything else."""
     import numpy as np
 
     smallest, largest = int(sizes.min()), int(sizes.max())

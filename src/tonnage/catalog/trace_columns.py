@@ -266,7 +266,9 @@ def _refuse_twice(log: Columns, number: int, text: str) -> None:
 
 
 def _hash_ids(log: Columns, numbers: Sequence[int], lists: Sequence[Any] | None) -> None:
-    """Add the block ids of some requests; None where they have none."""
+    """
+    Add the block ids of some requests to the log, numbered as they first come; `lists` is None where they have none.
+    """
     hashed = lists is not None
     if log.hashed is not None and log.hashed != hashed:
         raise log.wrong(numbers[0], f" has {'' if hashed else 'no '}hash_ids, unlike the lines before it")

@@ -231,10 +231,11 @@ def read_switch(text: str) -> bool:
 
 def settle_trainer(found: dict[str, Any]) -> dict[str, Any]:
     """
-    Method, precision, recomputation and sharding of several settings.
+    Settings with method, precision, recomputation and sharding in place of those that they follow from.
 
-    Adapters in four bits are QLoRA whatever the configuration calls them; DeepSpeed's stage is read from the name of
-    its file, as its own examples name them (zero3.json), where the file itself is not there.
+    `found` itself is changed; bf16 is meant where no precision is said. Adapters in four bits are QLoRA whatever the
+    configuration calls them; DeepSpeed's stage is read from the name of its file, as its own examples name them
+    (zero3.json), where the file itself is not there.
     """
     adapter, four, dora = found.pop("adapter", ""), found.pop("four_bits", False), found.pop("dora", False)
     adapter = adapter if isinstance(adapter, str) and read_switch(adapter) else "lora" if adapter is True else ""

@@ -153,7 +153,7 @@ async def _run(
     """Stage after stage, until the file asks for no more; the pages that the user named must answer first."""
     for page, named in pages:
         if named:
-            await _answers(page)
+            await _require_page(page)
     salt = secrets.token_hex(8)
     words = await words_for(connection, spec, salt=salt)
     if log is not None and log.segments:
@@ -186,8 +186,8 @@ async def _run(
         close(connection)
 
 
-async def _answers(page: Target) -> None:
-    """A page that the user named must be there before anything is sent."""
+async def _require_page(page: Target) -> None:
+    """Wait until the page that the user named was read once; refused where it cannot be, before anything is sent."""
     seen = asyncio.Event()
 
     def keep(reading: Reading) -> None:

@@ -339,7 +339,7 @@ def _from_config(given: Mapping[str, Any], where: str) -> Model:
 
 
 def _check(found: Model, where: str) -> None:
-    """Sizes must be positive: a converted struct only has the right types."""
+    """Refuse sizes outside 0 to 2**31 - 1, and layers without a width: a converted struct only has the right types."""
     sizes = {"hidden_size": found.hidden_size, "vocab_size": found.vocab_size}
     for number, group in enumerate((*found.encoder, *found.layers)):
         sizes[f"layers[{number}].count"] = group.count

@@ -407,7 +407,11 @@ def _mixture_layers(used: float, held: float, *, layers: int) -> tuple[tuple[int
 
 
 def _depth_and_width(size: float, shapes: tuple[tuple[float, int, int], ...] = _SHAPES) -> tuple[int, int]:
-    """Layers and width between the two nearest known decoders, the width a multiple of the head's."""
+    """
+    Layers and width of a decoder of `size` parameters, the width a multiple of the head's.
+
+    Between the two nearest known decoders both grow as powers of the size; beyond the last they go on so.
+    """
     points = [(math.log(parameters), math.log(layers), math.log(width)) for parameters, layers, width in shapes]
     x = math.log(size)
     upper = next((number for number, point in enumerate(points) if point[0] >= x), len(points) - 1)

@@ -125,7 +125,9 @@ OPTIONS = Options(
 
 
 def export(made: Job) -> dict[str, str]:
-    """`pretrain.sh`."""
+    """
+    `pretrain.sh`, and where the plan does not hold the rotary base `model_flags.py`, which reads it from config.json.
+    """
     if made.adapters:
         raise BadRequest(f"Megatron-LM's own script trains no {made.method}; export to axolotl or accelerate")
     if not made.shape:

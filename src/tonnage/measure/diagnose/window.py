@@ -289,7 +289,7 @@ WITHIN_S: Final = 120.0
 
 def get_page(url: str, *, key: str | None, form: bytes | None = None) -> tuple[int, bytes]:
     """
-    Status and body of one request; with `form` a POST.
+    Status and body of one request; with `form` a POST, with `key` under a bearer token.
 
     Raises
     ------
@@ -391,8 +391,8 @@ def readings_between(url: str, *, window_s: float, match: str | None, key: str |
     names = "|".join(re.escape(name).replace("\\", "\\\\") for name in all_names())
     labels = f'__name__=~"{names}"' + (f", {match}" if match else "")
     now = time.time()
-    asked = {"query": f"{{{labels}}}", "start": f"{now - window_s:.3f}", "end": f"{now:.3f}", "step": f"{step:g}"}
-    status, body = get_page(f"{url.rstrip('/')}/api/v1/query_range", key=key, form=urlencode(asked).encode())
+    query = {"query": f"{{{labels}}}", "start": f"{now - window_s:.3f}", "end": f"{now:.3f}", "step": f"{step:g}"}
+    status, body = get_page(f"{url.rstrip('/')}/api/v1/query_range", key=key, form=urlencode(query).encode())
     found = json_in(body)
     if not isinstance(found, dict):
         raise BadRequest(f"{echo(url)}: the query was answered by http {status} and no JSON")
