@@ -168,7 +168,7 @@ _MEMORY: Final = re.compile(r"\s(\d{1,4}) ?[Gg][Bb]\s*$")
 
 def accelerators(additions: Additions = NOTHING) -> Mapping[str, Accelerator]:
     """Every accelerator by id: the shipped ones, the user's own, what-ifs applied. Cached until a file changes."""
-    return _all(additions, file_states(additions))
+    return _all_accelerators(additions, file_states(additions))
 
 
 def accelerator(name: str, additions: Additions = NOTHING) -> Accelerator:
@@ -291,8 +291,12 @@ def _read_shipped() -> Mapping[str, Accelerator]:
 
 
 @lru_cache(maxsize=16)
-def _all(additions: Additions, _stamp: FileStates) -> Mapping[str, Accelerator]:
-    """The shipped accelerators and the user's own, overrides applied, the user's calibrations at their parts."""
+def _all_accelerators(additions: Additions, _stamp: FileStates) -> Mapping[str, Accelerator]:
+    """
+    The shipped accelerators and the user's own, overrides applied, the user's calibrations at their parts.
+
+    `_stamp` is read by the cache alone: the states of the files.
+    """
     known = dict(_read_shipped())
     for where, given in tables(additions, "accelerator"):
         added = what_if.from_table(given, where=where)
@@ -319,7 +323,7 @@ def _all(additions: Additions, _stamp: FileStates) -> Mapping[str, Accelerator]:
 
 @lru_cache(maxsize=16)
 def _index(additions: Additions, _stamp: FileStates) -> Index:
-    return index(_all(additions, _stamp).values(), _defaults())
+    return index(_all_accelerators(additions, _stamp).values(), _defaults())
 
 
 @cache

@@ -218,6 +218,7 @@ def _expected() -> Mapping[str, Row]:
 
 @cache
 def _formats(engine: str, vendor: str, kinds: frozenset[str], capability: str | None) -> Mapping[str, Support]:
+    """Weight formats with kernels on such parts; of the rows that match, the last of a format counts."""
     found: dict[str, Support] = {}
     for row in _support_rows():
         if row["engine"] == engine and _matches(row, vendor, kinds, capability):

@@ -139,7 +139,7 @@ def as_published(
 def models(additions: Additions = NOTHING) -> Mapping[str, Model]:
     """Every model by id: the shipped ones and the user's own. Builds all of them once."""
     own = _own(additions, file_states(additions))
-    return MappingProxyType({**_all(), **own}) if own else _all()
+    return MappingProxyType({**_all_models(), **own}) if own else _all_models()
 
 
 def model_ids(additions: Additions = NOTHING) -> tuple[str, ...]:
@@ -270,7 +270,7 @@ def _rows() -> Mapping[str, Row]:
 
 
 @cache
-def _all() -> Mapping[str, Model]:
+def _all_models() -> Mapping[str, Model]:
     return MappingProxyType({id: _build(id) for id in _rows()})
 
 

@@ -77,7 +77,7 @@ def offers(*, additions: Additions = NOTHING, marketplace: bool = True) -> tuple
     Rows with `history` set are superseded or of retiring series: they show where prices came from and are not
     to be offered as today's.
     """
-    return _all(additions, file_states(additions), (marketplace, state()))
+    return _all_offers(additions, file_states(additions), (marketplace, state()))
 
 
 def date_remark(today: date, *, additions: Additions) -> str | None:
@@ -113,7 +113,7 @@ def spot_records() -> tuple[SpotRecord, ...]:
 
 
 @lru_cache(maxsize=8)
-def _all(additions: Additions, _stamp: FileStates, which: tuple[bool, State]) -> tuple[Offer, ...]:
+def _all_offers(additions: Additions, _stamp: FileStates, which: tuple[bool, State]) -> tuple[Offer, ...]:
     marketplace, fetched = which
     own = tuple(_own(given, where=where, additions=additions) for where, given in tables(additions, "offer"))
     shipped = (*_sheet("listed"), *(_sheet("marketplace") if marketplace else ()))
@@ -407,8 +407,8 @@ def roll_back(providers: Iterable[str] = (), *, folder: Path | None = None) -> t
     """Go back to the prices before, of these providers or of all; returns those that had any."""
     place = folder or snapshot_folder()
     index = index_entries(place)
-    asked = tuple(providers) or tuple(index)
-    back = tuple(name for name in asked if name in index and index[name].get("before"))
+    selected = tuple(providers) or tuple(index)
+    back = tuple(name for name in selected if name in index and index[name].get("before"))
     for name in back:
         index[name] = {**index[name]["before"], "before": None}
     if back:

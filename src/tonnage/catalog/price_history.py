@@ -154,8 +154,9 @@ def _spread(prices: list[float]) -> tuple[float, float]:
 
 def price_fall(points: Iterable[PricePoint], accelerator: str | None = None) -> Fall | None:
     """
-    How fast sellers lowered their prices, of one accelerator or of all; absent where fewer than three say. Of points of
-    which the oldest come first.
+    How fast sellers lowered their prices, of one accelerator or of all; None where fewer than three show it.
+
+    The oldest of the points come first.
     """
     sellers: dict[tuple[str, str], list[PricePoint]] = {}
     for point in points:

@@ -334,6 +334,7 @@ def published_points(accelerator: str, engine: str, *, model: str) -> Calibratio
 
 @cache
 def _known() -> Mapping[_Stack, Calibration]:
+    """Calibrations of the published points of every stack; other columns than this release expects are refused."""
     reader = csv.DictReader(io.StringIO(gzip.decompress(FILE.read_bytes()).decode()))
     if tuple(reader.fieldnames or ()) != POINT_COLUMNS:
         raise BadFact(f"intervals/points.csv.gz: columns must be {', '.join(POINT_COLUMNS)}")

@@ -130,12 +130,12 @@ def plain_name(name: str, provider: str) -> str:
     last = re.sub(r"(?:^|(?<=[a-z]\.))deepseek\.(?=[vr]\d)", "deepseek-", last)  # the vendor is part of the name
     shorter = None
     while shorter != last:
-        shorter, last = last, _once(last)
+        shorter, last = last, _take_off(last)
     last = re.sub(r"(?<=\d)p(?=\d)", ".", last)  # Fireworks writes 3.1 as 3p1
     return re.sub(r"^(llama|qwen|gemma|mixtral)-v(?=\d)", r"\1-", last)
 
 
-def _once(name: str) -> str:
+def _take_off(name: str) -> str:
     for pattern in _TAKEN_OFF:
         name = pattern.sub("", name)
     return name

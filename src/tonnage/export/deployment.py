@@ -184,17 +184,17 @@ def checkpoint_of(plan: Plan, *, required: bool = True) -> str:
     """
     if plan.model.get("named"):
         return str(plan.model["named"])
-    asked = re.sub(r"^https?://(?:www\.)?(?:huggingface\.co|hf\.co)/", "", plan.request.model).rstrip("/")
-    if asked.startswith(("/", "./", "../", "~")) or asked.lower().endswith((".json", ".gguf", ".safetensors")):
+    model = re.sub(r"^https?://(?:www\.)?(?:huggingface\.co|hf\.co)/", "", plan.request.model).rstrip("/")
+    if model.startswith(("/", "./", "../", "~")) or model.lower().endswith((".json", ".gguf", ".safetensors")):
         raise NoCheckpoint(
-            f"model '{echo(asked)}' is a file where the plan was made; name the checkpoint to load with --checkpoint ID"
+            f"model '{echo(model)}' is a file where the plan was made; name the checkpoint to load with --checkpoint ID"
         )
-    name = asked if "/" in asked else str(plan.model.get("id", ""))
+    name = model if "/" in model else str(plan.model.get("id", ""))
     if required and "/" not in name:
         raise NoCheckpoint(
-            f"model '{echo(asked)}' is a size or a shape, not a checkpoint; name the one to load with --checkpoint ID"
+            f"model '{echo(model)}' is a size or a shape, not a checkpoint; name the one to load with --checkpoint ID"
         )
-    return name or asked
+    return name or model
 
 
 def offer_line(bill: Bill) -> str:

@@ -127,10 +127,10 @@ def check_job(made: Job, target: Target, *, kind: str) -> None:
     if target.text_only and not made.decodes:
         raise BadRequest(f"{target.title} trains causal language models, and {made.model} is none; export to torchrun")
     for name, most in target.most.items():
-        asked = getattr(made.layout, name)
-        if asked > most:
+        value = getattr(made.layout, name)
+        if value > most:
             raise BadRequest(
-                f"{target.title} cannot do {name} {asked} in these files; export to megatron, or plan another framework"
+                f"{target.title} cannot do {name} {value} in these files; export to megatron, or plan another framework"
             )
 
 

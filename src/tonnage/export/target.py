@@ -87,9 +87,9 @@ class Target(Record, kw_only=True):
 
     def script(self, lines: Iterable[str], body: str, *, needs: Mapping[str, str] = {}, version: str = "") -> str:
         """A shell script under such a comment; `needs` are variables that the reader must set, with what each is."""
-        asked = "".join(f': "${{{name}:?{what}}}"\n' for name, what in needs.items())
+        checks = "".join(f': "${{{name}:?{what}}}"\n' for name, what in needs.items())
         top = head(self.title, version or self.version, lines=lines)
-        return f"#!/usr/bin/env bash\n{top}set -euo pipefail\n{asked}{body}"
+        return f"#!/usr/bin/env bash\n{top}set -euo pipefail\n{checks}{body}"
 
 
 class Server(Record, kw_only=True):

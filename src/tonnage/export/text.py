@@ -118,8 +118,8 @@ def data_text(name: str) -> str:
 
 def label(name: str) -> str:
     """A name that DNS, Kubernetes, Slurm and the rest accept: lower case, digits and dashes."""
-    plain = re.sub(r"[^a-z0-9]+", "-", name.rsplit("/", 1)[-1].lower()).strip("-")[:MAX_LABEL_LENGTH].strip("-")
-    return plain if plain[:1].isalpha() else f"model-{plain}".rstrip("-")
+    word = re.sub(r"[^a-z0-9]+", "-", name.rsplit("/", 1)[-1].lower()).strip("-")[:MAX_LABEL_LENGTH].strip("-")
+    return word if word[:1].isalpha() else f"model-{word}".rstrip("-")
 
 
 def _ascii_line(line: str) -> str:

@@ -74,23 +74,23 @@ def capacity_of(measurement: Measurement, demand: Demand) -> Capacity:
     point = best_sustained_point(measurement, demand.slo)
     rate = point.requests_per_s or 0.0
     peak = demand.rate_per_s * demand.peak_to_mean
-    usable = rate * (1.0 - demand.headroom)
-    needed = math.ceil(peak / usable - 1e-9)
+    usable_per_s = rate * (1.0 - demand.headroom)
+    needed = math.ceil(peak / usable_per_s - 1e-9)
     return Capacity(
         schema=CAPACITY_SCHEMA,
         replicas=needed + demand.spare,
         needed=needed,
         spare=demand.spare,
         peak_per_s=peak,
-        usable_per_s=usable,
+        usable_per_s=usable_per_s,
         sustained_per_s=rate,
         level=point.level,
         headroom=demand.headroom,
-        reasons=tuple(_reasons(measurement, point, demand=demand, needed=needed, usable=usable)),
+        reasons=tuple(_reasons(measurement, point, demand=demand, needed=needed, usable_per_s=usable_per_s)),
     )
 
 
-def _reasons(measurement: Measurement, point: Point, *, demand: Demand, needed: int, usable: float) -> list[str]:
+def _reasons(measurement: Measurement, point: Point, *, demand: Demand, needed: int, usable_per_s: float) -> list[str]:
     """Sentences on what the number of replicas rests on, and what may speak against it."""
     peak = demand.rate_per_s * demand.peak_to_mean
     kind = "requests/s offered" if point.rate_per_s is not None else "requests at once"
@@ -101,7 +101,7 @@ def _reasons(measurement: Measurement, point: Point, *, demand: Demand, needed: 
         f"{peak / needed / (point.requests_per_s or math.nan):.0%} of what it sustains.",
     ]
     if needed > 1:
-        found.append(f"One fewer would carry {peak / (needed - 1):.4g} requests/s each, above {usable:.4g}.")
+        found.append(f"One fewer would carry {peak / (needed - 1):.4g} requests/s each, above {usable_per_s:.4g}.")
     highest = max(measurement.points, key=lambda other: other.requests_per_s or 0.0)
     if highest is point and (measurement.knee is None or measurement.knee.limit == "none"):
         found.append("No higher load was measured, so one replica may sustain more: a sweep would tell.")

@@ -374,8 +374,9 @@ def _host_memory() -> float:
 
 
 def _id(name: str, threads: int | None) -> str:
-    plain = "-".join(re.findall(r"[a-z0-9]+", name.lower().replace("(r)", "").replace("(tm)", "")))[:40].strip("-")
-    return f"own-{plain}" + (f"-{threads}t" if threads else "")
+    """An id for the device: its name as one word, with the number of threads where one is set."""
+    word = "-".join(re.findall(r"[a-z0-9]+", name.lower().replace("(r)", "").replace("(tm)", "")))[:40].strip("-")
+    return f"own-{word}" + (f"-{threads}t" if threads else "")
 
 
 def _toml_text(text: str) -> str:

@@ -154,10 +154,11 @@ def _readable(database: Database, place: Place) -> None:
 
 
 def _where(kind: str | None, model: str | None) -> tuple[str, tuple[str, ...]]:
-    asked = [(name, value) for name, value in (("kind", kind), ("model", model)) if value is not None]
-    if not asked:
+    """The WHERE clause of the conditions that are set, and its values."""
+    conditions = [(name, value) for name, value in (("kind", kind), ("model", model)) if value is not None]
+    if not conditions:
         return "", ()
-    return " WHERE " + " AND ".join(f"{name} = ?" for name, _ in asked), tuple(value for _, value in asked)
+    return " WHERE " + " AND ".join(f"{name} = ?" for name, _ in conditions), tuple(value for _, value in conditions)
 
 
 def _entry(row: tuple[Any, ...], place: Place) -> Entry:

@@ -57,7 +57,11 @@ def engine_at(target: Target) -> str | None:
 
 
 async def fetch(page: Target) -> bytes | None:
-    """The page, or nothing when there is none. Plain HTTP/1.0: the answer ends with its connection."""
+    """
+    The page, cut at MAX_PAGE_BYTES; None where nothing answers in time, or not with status 200.
+
+    Plain HTTP/1.0: the answer ends with its connection.
+    """
     try:
         async with asyncio.timeout(TIMEOUT_S):
             reader, writer = await asyncio.open_connection(page.host, page.port, ssl=page.tls or None)

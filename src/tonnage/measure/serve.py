@@ -131,8 +131,8 @@ def _resumable(spec: Spec, output: Path) -> Log:
     theirs = log.header.spec
     for field in spec.__struct_fields__:
         if getattr(theirs, field) != getattr(spec, field):
-            said, asked = echo(_text(getattr(theirs, field))), echo(_text(getattr(spec, field)))
-            raise BadRequest(f"--resume: '{echo(output)}' was measured with {field} {said}, not {asked}")
+            said, wanted = echo(_text(getattr(theirs, field))), echo(_text(getattr(spec, field)))
+            raise BadRequest(f"--resume: '{echo(output)}' was measured with {field} {said}, not {wanted}")
     return log
 
 

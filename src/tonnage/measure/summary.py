@@ -231,9 +231,9 @@ def _notes(log: Log, points: Sequence[Point]) -> Iterable[str]:
     if events and tokens > 1.02 * events:
         yield f"An event carries {tokens / events:.2f} tokens on average: ITL counts events, TPOT tokens."
     read = [o.prompt_tokens for o in good if o.prompt_tokens is not None]
-    asked = log.header.spec.prompt_tokens
-    if read and abs(sum(read) / len(read) / asked - 1.0) > 0.05:
-        yield f"Prompts have {sum(read) / len(read):.0f} tokens by the server's count instead of {asked}."
+    planned = log.header.spec.prompt_tokens
+    if read and abs(sum(read) / len(read) / planned - 1.0) > 0.05:
+        yield f"Prompts have {sum(read) / len(read):.0f} tokens by the server's count instead of {planned}."
     short = [o for o in good if o.output_tokens is not None and o.output_tokens < log.header.spec.output_tokens]
     if good and len(short) > 0.05 * len(good):
         yield f"{len(short)} of {len(good)} answers ended before {log.header.spec.output_tokens} tokens."

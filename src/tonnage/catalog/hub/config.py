@@ -283,13 +283,13 @@ def _read(c: Config, kind: str) -> Model:
 
 
 def _by_architecture(c: Config) -> str:
-    """The type named by the class in `architectures`, for files without `model_type`."""
+    """The type named by the first class in `architectures`, for files without `model_type`; empty = none known."""
     listed = first_given(c, "architectures")
     first = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], str) else ""
-    plain = first.lower()
+    architecture = first.lower()
     for ending in ("forcausallm", "forconditionalgeneration", "lmheadmodel", "model"):
-        plain = plain.removesuffix(ending)
-    return next((kind for kind in ADAPTERS if kind.replace("_", "").replace("-", "") == plain), "")
+        architecture = architecture.removesuffix(ending)
+    return next((kind for kind in ADAPTERS if kind.replace("_", "").replace("-", "") == architecture), "")
 
 
 def _with_tower(model: Model, outer: Config, kind: str) -> Model:

@@ -125,10 +125,10 @@ def parse_name(name: str) -> ParsedName:
             f"model: a name of {len(name)} characters is too long; give a catalogue id such as 'Qwen/Qwen3-8B'"
         )
     steps: list[str] = []
-    vendor, slash, plain = name.strip().rpartition("/")
+    vendor, slash, bare = name.strip().rpartition("/")
     if slash:
         steps.append(f"'{vendor}' is the vendor")
-    rest, quantization = _precision(plain.lower(), steps)
+    rest, quantization = _precision(bare.lower(), steps)
     words = [*filter(None, re.split(r"[-_:\s]+", re.sub(r"(?<!\d)(\d)_(?=\d(?!\d))", r"\1.", rest)))]
     if len(words) > 1 and words[0] in VENDORS:
         steps.append(f"'{words[0]}' is the vendor")

@@ -180,10 +180,10 @@ def _name_of(data: dict[str, Any], path: Path) -> str:
 
 def _with_quantization(data: dict[str, Any], folder: Path) -> dict[str, Any]:
     """NVIDIA's checkpoints say in a file of their own how they are quantised."""
-    beside = folder / "hf_quant_config.json"
-    if "quantization_config" in data or not beside.is_file():
+    own = folder / "hf_quant_config.json"
+    if "quantization_config" in data or not own.is_file():
         return data
-    return {**data, "quantization_config": {"quant_method": "modelopt", **read_object(beside)}}
+    return {**data, "quantization_config": {"quant_method": "modelopt", **read_object(own)}}
 
 
 def _folder(folder: Path) -> Model:

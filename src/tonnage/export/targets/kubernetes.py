@@ -274,7 +274,7 @@ def _scaled_object(d: Deployment, plan: ServePlan) -> dict[str, Any]:
     Source: keda.sh/docs/2.20/reference/scaledobject-spec and .../scalers/prometheus.
     """
     address = {"serverAddress": "http://prometheus-server.monitoring.svc"}
-    asked = f'sum(rate({INGRESS}{{exported_service="{d.name}"}}[1m]))'
+    arriving = f'sum(rate({INGRESS}{{exported_service="{d.name}"}}[1m]))'
     running = f'sum({_running(d)}{{app="{d.name}"}}) or vector(0)'
     per_replica = str(max(1, math.floor(d.concurrency)))
     return {
@@ -293,7 +293,7 @@ def _scaled_object(d: Deployment, plan: ServePlan) -> dict[str, Any]:
                     "name": "asked",
                     "metadata": {
                         **address,
-                        "query": asked,
+                        "query": arriving,
                         "threshold": f"{_rate(plan):g}",
                         "activationThreshold": "0",
                     },

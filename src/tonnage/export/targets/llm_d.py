@@ -43,7 +43,7 @@ def export(d: Deployment) -> dict[str, str]:
         "A gated model needs a token: kubectl create secret generic hf-token --from-literal=HF_TOKEN=...",
         "Routing needs the Gateway API inference extension, installed as llm-d's guides say.",
     ]
-    apart = d.prefill_workers > 0
+    disaggregated = d.prefill_workers > 0
     values = {
         "modelArtifacts": {
             "name": model,
@@ -56,10 +56,10 @@ def export(d: Deployment) -> dict[str, str]:
         "accelerator": {"type": names(d.accelerator).vendor},
         "routing": {
             "servicePort": SERVICE_PORT,
-            "proxy": {"enabled": apart, "targetPort": BEHIND_PROXY_PORT, "connector": "nixlv2"},
+            "proxy": {"enabled": disaggregated, "targetPort": BEHIND_PROXY_PORT, "connector": "nixlv2"},
         },
-        "decode": _pods(d, made, replicas=d.decode_workers or d.replicas, proxied=apart),
-        "prefill": _pods(d, made, replicas=d.prefill_workers, proxied=False) if apart else {"create": False},
+        "decode": _pods(d, made, replicas=d.decode_workers or d.replicas, proxied=disaggregated),
+        "prefill": _pods(d, made, replicas=d.prefill_workers, proxied=False) if disaggregated else {"create": False},
     }
     return {"values.yaml": TARGET.head(lines) + yaml_text(values)}
 

@@ -78,7 +78,7 @@ def arguments(made: Job) -> dict[str, Any]:
     layout = made.layout
     whole = TARGET.choose("sharding", layout.sharding, among=WHOLE)
     # Experts are spread over ranks that also take batches of their own.
-    apart = layout.dp // layout.ep
+    outside_experts = layout.dp // layout.ep
     return {
         "run_name": made.name,
         "model_name": _network(made),
@@ -91,8 +91,8 @@ def arguments(made: Job) -> dict[str, Any]:
         "gradient_accumulation_steps": made.accumulation,
         "packing": str(made.packed).lower(),
         "remat_policy": REMAT[made.recompute],
-        "ici_data_parallelism": apart if whole else 1,
-        "ici_fsdp_parallelism": 1 if whole else apart,
+        "ici_data_parallelism": outside_experts if whole else 1,
+        "ici_fsdp_parallelism": 1 if whole else outside_experts,
         "ici_tensor_parallelism": layout.tp,
         "ici_context_parallelism": layout.cp,
         "ici_expert_parallelism": layout.ep,

@@ -75,8 +75,8 @@ def settings(made: Job) -> dict[str, Any]:
     """
     layout = made.layout
     strategy = TARGET.choose("sharding", layout.sharding, among=STRATEGIES)
-    apart, shards = layout.sharding in SHARDED, layout.sharding != "none"
-    if apart and layout.pp > 1:
+    megatron_fsdp, shards = layout.sharding in SHARDED, layout.sharding != "none"
+    if megatron_fsdp and layout.pp > 1:
         raise BadRequest(f"Megatron-FSDP and pipeline stages exclude each other: pp {layout.pp}; plan zero1")
     return {
         "model": made.model,
@@ -111,13 +111,13 @@ def settings(made: Job) -> dict[str, Any]:
             "use_distributed_optimizer": shards,
             "overlap_grad_reduce": shards,
             "overlap_param_gather": shards,
-            "use_megatron_fsdp": apart,
+            "use_megatron_fsdp": megatron_fsdp,
             "data_parallel_sharding_strategy": strategy,
         },
         "checkpoint": {
             "save_interval": made.checkpoint_steps,
             "async_save": made.asynchronous,
-            "ckpt_format": "fsdp_dtensor" if apart else "torch_dist",
+            "ckpt_format": "fsdp_dtensor" if megatron_fsdp else "torch_dist",
         },
         "adapters": {"dim": made.rank, "alpha": made.alpha, "dropout": 0.0} if made.adapters else None,
     }

@@ -65,9 +65,9 @@ def _policy(made: RlJob) -> dict[str, Any]:
     Rollouts have nodes of their own, accelerators of the only node, or share those of the trainer.
     """
     case, layout = made.case, made.layout
-    apart = case.rollout_count is not None
+    separate = case.rollout_count is not None
     resources: dict[str, Any] = {"gpus_per_node": made.per_node, "num_nodes": int(made.rollout_nodes)}
-    if apart and made.nodes == 1:
+    if separate and made.nodes == 1:
         resources = {"gpus_per_node": case.rollout_count, "num_nodes": None}
     degrees = {"tensor_parallel_size": layout.tp, "context_parallel_size": layout.cp}
     return {
@@ -94,6 +94,6 @@ def _policy(made: RlJob) -> dict[str, Any]:
                 "gpu_memory_utilization": made.memory_share,
                 "async_engine": bool(case.staleness),
             },
-            "colocated": {"enabled": not apart, **({"resources": resources} if apart else {})},
+            "colocated": {"enabled": not separate, **({"resources": resources} if separate else {})},
         },
     }

@@ -74,7 +74,7 @@ def _options(made: RlJob) -> dict[str, Any]:
     """Options by their names; True is a switch."""
     case, layout = made.case, made.layout
     nodes, per_node = _trainers(made)
-    apart = case.rollout_count is not None
+    separate = case.rollout_count is not None
     ranks = {"actor": True, "ref": case.reference, "critic": case.algorithm == "ppo"}
     found: dict[str, Any] = {"actor.model_name_or_path": made.model, "train.colocate_all": True}
     for role in (role for role, there in ranks.items() if there):
@@ -83,8 +83,8 @@ def _options(made: RlJob) -> dict[str, Any]:
         "vllm.num_engines": case.rollout_accelerators // case.rollout_layout.tp,
         "vllm.tensor_parallel_size": case.rollout_layout.tp,
         "vllm.gpu_memory_utilization": made.memory_share,
-        "vllm.enable_sleep": not apart,
-        "ds.enable_sleep": not apart,
+        "vllm.enable_sleep": not separate,
+        "ds.enable_sleep": not separate,
         "ds.zero_stage": STAGES[layout.sharding],
         "ds.tensor_parallel_size": layout.tp,
         "ds.ring_attn_size": layout.cp,

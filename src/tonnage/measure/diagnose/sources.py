@@ -233,10 +233,10 @@ def judge(evidence: Evidence) -> Diagnosis:
     """
     found: list[Verdict] = []
     missing: list[Missing] = []
-    for kind, asked in RULES.items():
+    for kind, functions in RULES.items():
         if kind not in evidence.kinds and not (kind == "accelerator" and evidence.kinds):
             continue
-        for rule in asked:
+        for rule in functions:
             said = rule(evidence)
             if isinstance(said, Verdict):
                 found.append(said)

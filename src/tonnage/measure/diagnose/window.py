@@ -100,7 +100,7 @@ def _mean(readings: Sequence[Reading], name: str) -> float | None:
     return sum(found) / len(found) if found else None
 
 
-def _most(readings: Sequence[Reading], name: str) -> float | None:
+def _maximum(readings: Sequence[Reading], name: str) -> float | None:
     return max(_series(readings, name), default=None)
 
 
@@ -195,10 +195,10 @@ def _serving(readings: Sequence[Reading], window: float) -> dict[str, Any]:
         "prompt_tokens": prompt,
         "output_tokens": output,
         "running": _mean(readings, "running"),
-        "running_most": _most(readings, "running"),
-        "running_limit": _most(readings, "running_limit"),
+        "running_most": _maximum(readings, "running"),
+        "running_limit": _maximum(readings, "running_limit"),
         "waiting": _mean(readings, waiting),
-        "waiting_most": _most(readings, waiting),
+        "waiting_most": _maximum(readings, waiting),
         "idle_share": sum(idle) / len(idle) if len(idle) > 1 else None,
         "kv_used": sum(kv) / len(kv) if kv else None,
         "kv_used_most": max(kv, default=None),
@@ -242,8 +242,8 @@ def _accelerator(readings: Sequence[Reading], window: float) -> dict[str, Any]:
 
     Time throttled and rates of traffic and work are counters: over the window, and unknown of a single reading.
     """
-    used, free = _most(readings, "memory_used_bytes"), _most(readings, "memory_free_bytes")
-    whole = _most(readings, "memory_bytes") or (None if used is None or free is None else used + free)
+    used, free = _maximum(readings, "memory_used_bytes"), _maximum(readings, "memory_free_bytes")
+    whole = _maximum(readings, "memory_bytes") or (None if used is None or free is None else used + free)
     bits = {int(value) for value in _series(readings, "clock_reasons")}
     power, heat = growth(readings, "power_throttled_s"), growth(readings, "thermal_throttled_s")
     over = len(readings) > 1 and window
@@ -252,7 +252,7 @@ def _accelerator(readings: Sequence[Reading], window: float) -> dict[str, Any]:
             name: _mean(readings, name)
             for name in ("utilisation", "sm_active", "tensor_active", "dram_active", "power_w")
         },
-        "temperature_c": _most(readings, "temperature_c"),
+        "temperature_c": _maximum(readings, "temperature_c"),
         "memory_used_share": ratio(used, whole),
         "memory_capacity_bytes": whole,
         "power_throttled_share": min(1.0, power / window) if over and power is not None else None,

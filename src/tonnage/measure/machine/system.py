@@ -170,7 +170,7 @@ def system_profiler(text: str) -> Inventory:
     """
     tool = "system_profiler"
     read = json_object(text, tool=tool)
-    hardware = _first(read, "SPHardwareDataType")
+    hardware = _first_object(read, "SPHardwareDataType")
     chip = str(hardware.get("chip_type") or hardware.get("cpu_type") or "")
     if not chip:
         raise BadFact(f"{tool}: no SPHardwareDataType with a chip_type; run it with SPHardwareDataType -json")
@@ -178,7 +178,7 @@ def system_profiler(text: str) -> Inventory:
     # macOS writes GB and TB and means 2^30 and 2^40 bytes: "36 GB".
     memory = None if amount is None else amount * (1024 * GiB if "TB" in str(hardware["physical_memory"]) else GiB)
     own = chip.startswith("Apple")
-    shown = [str(entry.get("sppci_model", "")) for entry in _all(read, "SPDisplaysDataType")]
+    shown = [str(entry.get("sppci_model", "")) for entry in _objects(read, "SPDisplaysDataType")]
     names = [chip] if own else [name for name in shown if not name.startswith("Intel")]
     processors = str(hardware.get("number_processors", "")).removeprefix("proc ").partition(":")[0]
     cores = number_in(processors)
@@ -218,13 +218,14 @@ def _object(value: object, key: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _all(read: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+def _objects(read: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """The objects of a list under a key; none where it is no list."""
     entries = read.get(key)
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
-def _first(read: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    return next(iter(_all(read, key)), {})
+def _first_object(read: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    return next(iter(_objects(read, key)), {})
 
 
 _FIELD: Final = re.compile(r"^([\w ()]+?)\s*:\s*(.*)$", re.MULTILINE)

@@ -296,7 +296,7 @@ def _attention(call: Call, samples: int) -> TracedOperator:
 
 
 def _is_causal(call: Call) -> bool:
-    """Whether the call says so: a flag among its arguments; the only flags besides are about masks and dropout."""
+    """Whether attention is causal: by the argument `is_causal`, else by the place that each operator has for it."""
     named = call.kwargs.get("is_causal")
     if named is not None:
         return bool(named)

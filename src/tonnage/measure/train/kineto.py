@@ -96,6 +96,7 @@ def _range(event: dict[str, Any]) -> _Range:
 
 
 def _steps(events: Iterable[dict[str, Any]]) -> list[_Range]:
+    """The profiler's own steps; where it marked none, from the end of one optimizer step to the next."""
     named = [e for e in events if e.get("cat") != "gpu_user_annotation"]
     marked = sorted(_range(e) for e in named if str(e.get("name", "")).startswith("ProfilerStep#"))
     if marked:
@@ -106,18 +107,18 @@ def _steps(events: Iterable[dict[str, Any]]) -> list[_Range]:
 
 def _phase(name: str) -> str | None:
     """The phase that the name of a host's range tells; None = it tells none."""
-    plain = name.lower()
-    if plain.startswith("optimizer."):
+    lower = name.lower()
+    if lower.startswith("optimizer."):
         return "optimizer"
-    if plain.startswith(_INPUT):
+    if lower.startswith(_INPUT):
         return "input"
-    if plain.startswith(("autograd::engine", "torch::autograd", "autogradnode")) or "backward" in plain[:64]:
+    if lower.startswith(("autograd::engine", "torch::autograd", "autogradnode")) or "backward" in lower[:64]:
         return "backward"
-    if any(word in plain for word in _COLLECTIVE):
+    if any(word in lower for word in _COLLECTIVE):
         return "communication"
-    if plain.startswith(("torch.save", "checkpoint")):
+    if lower.startswith(("torch.save", "checkpoint")):
         return "checkpoint"
-    return "forward" if plain.startswith(("aten::", "nn.module", "distributeddataparallel.forward")) else None
+    return "forward" if lower.startswith(("aten::", "nn.module", "distributeddataparallel.forward")) else None
 
 
 def _host(events: Iterable[dict[str, Any]], step: _Range) -> dict[str, list[tuple[float, float]]]:
@@ -192,7 +193,7 @@ def _of_device(
     if talking:
         parts["communication"] = _length(_without(talking, compute))
     idle = _without([(step.begun, step.ended)], _union(inside))
-    waiting = _length(_both(idle, host.get("input", [])))
+    waiting = _length(_overlap(idle, host.get("input", [])))
     parts["input"] = parts.get("input", 0.0) + waiting
     parts["other"] = parts.get("other", 0.0) + _length(idle) - waiting
     activity = DeviceActivity(
@@ -201,7 +202,7 @@ def _of_device(
         kernel_s=mean(counted) if counted else None,
         communication_s=_length(talking) or None,
         copies_s=_length(_union(copies)) or None,
-        hidden_communication_s=_length(_both(talking, compute)) if talking else None,
+        hidden_communication_s=_length(_overlap(talking, compute)) if talking else None,
     )
     return parts, activity
 
@@ -227,8 +228,8 @@ def _union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     return found
 
 
-def _both(left: Sequence[tuple[float, float]], right: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Where both are; each in order and without overlap."""
+def _overlap(left: Sequence[tuple[float, float]], right: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Spans in which both are; each list in order and without overlap."""
     found, i, j = [], 0, 0
     while i < len(left) and j < len(right):
         begun, ended = max(left[i][0], right[j][0]), min(left[i][1], right[j][1])

@@ -94,7 +94,7 @@ def probe(folder: str | os.PathLike[str] | None = None) -> Iterator[Probe]:
 
 
 def start(folder: str | os.PathLike[str] | None = None) -> Probe:
-    """Sets every hook; `close` of what it returns removes them."""
+    """Set every hook; `close` of what it returns removes them. Without a folder, that of the environment variable."""
     named = folder or os.environ.get(FOLDER)
     if not named:
         raise BadRequest(f"no folder for the probe: name one, or set {FOLDER}")
@@ -142,6 +142,7 @@ def _writer(folder: Path, torch: Any, kind: str) -> Callable[[Any], None]:
 
 
 def _header(torch: Any, kind: str) -> Header:
+    """What a rank says of itself once; rank 0 of 1 where torch.distributed is not set up."""
     dist = torch.distributed
     joined = dist.is_available() and dist.is_initialized()
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "0"))

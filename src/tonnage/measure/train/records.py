@@ -221,7 +221,7 @@ def memory_of_rank(torch: Any, modules: Mapping[str, Any]) -> Held:
         weights = [p for group in optimizer.param_groups for p in group["params"]]
     states = optimizer.state.values() if optimizer is not None else ()
     kept = (x for state in states for x in state.values() if isinstance(x, torch.Tensor))
-    peak, reserved, capacity, retries = _most(torch)
+    peak, reserved, capacity, retries = _memory_peaks(torch)
     return Held(
         peak_bytes=peak,
         reserved_bytes=reserved,
@@ -241,7 +241,7 @@ def _bytes(tensors: Iterable[Any]) -> float:
     return float(sum((x.to_local() if hasattr(x, "to_local") else x).nbytes for x in tensors))
 
 
-def _most(torch: Any) -> tuple[float | None, float | None, float | None, int | None]:
+def _memory_peaks(torch: Any) -> tuple[float | None, float | None, float | None, int | None]:
     """
     The most in use, the most reserved, what there is, and how often the allocator started again.
 
