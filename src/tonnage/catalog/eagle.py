@@ -190,6 +190,7 @@ def _acceptance() -> tuple[Row, ...]:
 
 @cache
 def _drafts() -> dict[str, EagleDraft]:
+    """The drafts by id; `models` of a row are those that it drafts for, separated by semicolons."""
     found = {}
     for row in table(FOLDER / "eagle3.csv"):
         attention = Attention(

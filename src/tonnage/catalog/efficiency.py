@@ -1,9 +1,8 @@
 """What has been measured about an accelerator's kernels: grids on disk -> `Ladder`.
 
-One file per accelerator and family of kernels (tools/calibration/build.py writes them, from published kernel
-tables). For each kind of operator the ladder takes the first grid it finds: this accelerator's with
-these kernels, this accelerator's with another engine's, then the same from the most similar part of the
-same compute capability, then of the same architecture.
+One file per accelerator and family of kernels, written by tools/calibration/build.py from published tables. For each
+kind of operator the ladder takes the first grid it finds: this accelerator's with these kernels, this accelerator's
+with another engine's, then the same from the most similar part of the same compute capability, then of the nearest.
 """
 
 from __future__ import annotations
@@ -380,6 +379,7 @@ of an RTX 4090's (the same source), 0.83 of an L40S's (its own grids).
 
 @lru_cache(maxsize=64)
 def _likeness(donor: str, part: Part) -> _Likeness:
+    """What changes a donor's times into those of the part; 1 for what the dies of both do not say."""
     other = part_of(accelerators()[donor])
     arithmetic = 1.0
     if part.half_rate and not other.half_rate:

@@ -178,6 +178,7 @@ def parameter(group: str, key: str) -> OwnedParameter:
 
 
 def _owned_parameter(row: Row) -> OwnedParameter:
+    """A number with its low and high ends in the base unit of what the row states; one without a value is refused."""
     unit, factor = _BASE.get(row["unit"], (row["unit"], 1.0))
     value = number(row, "value", factor=factor)
     if value is None:

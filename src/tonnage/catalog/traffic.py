@@ -65,6 +65,7 @@ def profile(name: str) -> Profile:
 
 
 def _profile(name: str, prompt: dict[str, str], output: dict[str, str]) -> Profile:
+    """Lengths and arrivals of one kind of traffic, from its rows of prompts and of answers."""
     lengths = Lengths(
         prompt_tokens=float(prompt["mean"]),
         output_tokens=float(output["mean"]),

@@ -115,6 +115,7 @@ def _nomic(c: Config) -> Model:
 
 
 def _seq2seq(c: Config, encoder: tuple[LayerGroup, ...], layers: tuple[LayerGroup, ...], **changes: Any) -> Model:
+    """An encoder-decoder of these stacks; `changes` take the place of what the file says."""
     facts: dict[str, Any] = {
         "id": "",
         "family": "",

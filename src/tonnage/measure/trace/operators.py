@@ -296,7 +296,7 @@ def _attention(call: Call, samples: int) -> TracedOperator:
 
 
 def _is_causal(call: Call) -> bool:
-    """Whether attention is causal: by the argument `is_causal`, else by the place that each operator has for it."""
+    """Whether attention is causal: by the argument `is_causal`, by its place in known operators, else not."""
     named = call.kwargs.get("is_causal")
     if named is not None:
         return bool(named)
