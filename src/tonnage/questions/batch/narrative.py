@@ -80,11 +80,12 @@ def lead_reason(first: BatchOption, *, confidence: float) -> str:
 
 
 def risk(option: BatchOption) -> str:
-    """How likely an option is in time where that is less than asked for."""
+    """How likely an option is in time where that is less than asked for; empty otherwise."""
     return "" if option.chance is None or option.sure else f"in time with {whole_percent(option.chance)} only"
 
 
 def arithmetic(option: BatchOption) -> str:
+    """What one replica finishes, and what limits the requests it holds."""
     lost = f", {1 - option.useful:.0%} of its hours lost to spot preemptions" if option.useful < 1 else ""
     held = {"kv": "the KV cache is full", "batch": "the engine takes no more"}
     return (
@@ -94,7 +95,10 @@ def arithmetic(option: BatchOption) -> str:
 
 
 def trade_offs(found: Iterable[JobRun]) -> tuple[TradeOff, ...]:
-    """Cost against time over every number of instances: cheapest first, each faster than the one before."""
+    """
+    Cost against time over every number of instances: cheapest first, each faster than the one before by a tenth at
+    least; some of them where they are many.
+    """
     points: list[JobRun] = []
     for one in found:
         at, most = one.at, one.at.fastest
@@ -111,7 +115,7 @@ def trade_offs(found: Iterable[JobRun]) -> tuple[TradeOff, ...]:
 
 
 def _spread(points: list[JobRun]) -> list[JobRun]:
-    """At most so many, both ends kept."""
+    """At most `MAX_POINTS` of the points, evenly, both ends kept."""
     if len(points) <= MAX_POINTS:
         return points
     step = (len(points) - 1) / (MAX_POINTS - 1)
@@ -133,6 +137,7 @@ def _trade_off(run: JobRun, *, cheapest: JobRun) -> TradeOff:
 def card_for_card(options: tuple[BatchOption, ...]) -> tuple[str, ...]:
     """
     Each kind of accelerator against the one with the lowest hourly price: "3x the price, 4x as fast" for this job.
+    Empty where fewer than two kinds share a term.
 
     The kinds that do the job for the least money, on the term that most of them have; speeds are items of one
     accelerator.
@@ -155,6 +160,10 @@ def _hourly(option: BatchOption) -> float:
 
 
 def _against(option: BatchOption, base: BatchOption) -> str:
+    """
+    One accelerator of an option against one of the base: price of an hour, items per second with the errors of both,
+    and which is cheaper by the item.
+    """
     ranks, own = base.configuration.layout.ranks, option.configuration.layout.ranks
     price = _hourly(option) / _hourly(base)
     faster = option.items_per_s.value / own / (base.items_per_s.value / ranks)
@@ -174,6 +183,7 @@ def _times(ratio: float) -> str:
 
 
 def _log_error(rate: Quantity) -> float:
+    """Logarithm of the 90 % factor of a rate; 0 where it has no interval."""
     return math.log((rate.high or rate.value) / rate.value)
 
 
@@ -281,19 +291,21 @@ def batch_break_even(
     remade : callable
         The same configuration with the lengths of another request; None where it does not hold one.
     """
-    few = _few(chances)
+    candidates = _cheapest_and_fastest(chances)
     found = list(break_even_prices(options))
     items = Axis(name="items", now=request.items, unit="count", least=1.0)
-    found += break_even_along(items, at=lambda n: _contenders(replace(request, items=n), few, sized), nothing=_NOTHING)
+    found += break_even_along(
+        items, at=lambda n: _contenders(replace(request, items=n), candidates, sized), nothing=_NOTHING
+    )
     if request.deadline_s is not None:
         until = Axis(name="deadline", now=request.deadline_s, unit="s")
         found += break_even_along(
-            until, at=lambda s: _contenders(replace(request, deadline_s=s), few, sized), nothing=_NOTHING
+            until, at=lambda s: _contenders(replace(request, deadline_s=s), candidates, sized), nothing=_NOTHING
         )
-    known = [(chance, _at_lengths(request, chance.work, remade)) for chance in few[:LENGTHENED]]
+    known = [(candidate, _rate_by_length(request, candidate.work, remade)) for candidate in candidates[:LENGTHENED]]
 
     def longer(share: float) -> list[Candidate]:
-        return [_faster(chance, scale) for chance, scale in scaled_at(known, share)]
+        return [_at_speed(candidate, scale) for candidate, scale in scaled_at(known, share)]
 
     tokens = request.lengths.prompt_tokens + request.lengths.output_tokens
     reach = 2.0 ** DOUBLINGS[-1]
@@ -307,51 +319,52 @@ def batch_break_even(
 _NOTHING: Final = "nothing finishes in time"
 
 
-def _few(chances: Iterable[Candidate]) -> list[Candidate]:
-    """The cheapest by the item, one or two of an accelerator and term, and the fastest."""
-    ranked = sorted((c for c in chances if c.fastest >= 1), key=lambda chance: chance.usd_per_item)
+def _cheapest_and_fastest(chances: Iterable[Candidate]) -> list[Candidate]:
+    """The cheapest candidates by the item, one of each accelerator and term, and the fastest of each accelerator."""
+    ranked = sorted((c for c in chances if c.fastest >= 1), key=lambda candidate: candidate.usd_per_item)
     kept: dict[str, Candidate] = {}
-    for chance in ranked:
-        kept.setdefault(chance.name, chance)
+    for candidate in ranked:
+        kept.setdefault(candidate.name, candidate)
         if len(kept) >= CHEAPEST:
             break
     by_speed: dict[str, Candidate] = {}
-    for chance in ranked:
-        name = chance.work.configuration.accelerator
-        if name not in by_speed or chance.items_per_s > by_speed[name].items_per_s:
-            by_speed[name] = chance
-    fast = sorted(by_speed.values(), key=lambda chance: -chance.items_per_s)[:FASTEST]
-    return [*kept.values(), *(chance for chance in fast if chance not in kept.values())]
+    for candidate in ranked:
+        name = candidate.work.configuration.accelerator
+        if name not in by_speed or candidate.items_per_s > by_speed[name].items_per_s:
+            by_speed[name] = candidate
+    fast = sorted(by_speed.values(), key=lambda candidate: -candidate.items_per_s)[:FASTEST]
+    return [*kept.values(), *(candidate for candidate in fast if candidate not in kept.values())]
 
 
 def _contenders(request: Batch, chances: Iterable[Candidate], sized: Sized) -> list[Contender]:
     """What each costs at this request; those that cannot do it are left out."""
     found = []
-    for chance in chances:
-        run = sized(request, replace(chance, work=replace(chance.work, items=request.items)))
+    for candidate in chances:
+        run = sized(request, replace(candidate, work=replace(candidate.work, items=request.items)))
         if isinstance(run, Verdict):
             continue
         quick, slow = run.ends
         found.append(
             Contender(
-                name=chance.name,
+                name=candidate.name,
                 cost=Quantity(value=run.usd, unit="USD", low=quick.usd, high=slow.usd),
-                told=f"{run.accelerators} x {chance.name} for {show(run.usd, 'USD')} in {show(run.wall_s, 's')}",
+                told=f"{run.accelerators} x {candidate.name} for {show(run.usd, 'USD')} in {show(run.wall_s, 's')}",
                 sure=run.sure,
                 chance=run.chance,
-                listed=chance.offer.trust_of(chance.term) == "primary",
-                configuration=chance.work.configuration,
+                listed=candidate.offer.trust_of(candidate.term) == "primary",
+                configuration=candidate.work.configuration,
             )
         )
     return found
 
 
-def _faster(chance: Candidate, times: float) -> Candidate:
-    served = replace(chance.work.served, requests_per_s=chance.work.items_per_s * times)
-    return replace(chance, work=replace(chance.work, served=served))
+def _at_speed(candidate: Candidate, times: float) -> Candidate:
+    """A candidate whose replicas work at so many times their rate."""
+    served = replace(candidate.work.served, requests_per_s=candidate.work.items_per_s * times)
+    return replace(candidate, work=replace(candidate.work, served=served))
 
 
-def _at_lengths(request: Batch, work: Work, remade: Remade) -> list[tuple[float, float]]:
+def _rate_by_length(request: Batch, work: Work, remade: Remade) -> list[tuple[float, float]]:
     """(share of the lengths, rate over that at the present ones); those that do not fit are left out."""
     points = []
     for share in (2.0**power for power in DOUBLINGS):

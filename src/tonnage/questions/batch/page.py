@@ -36,6 +36,7 @@ from tonnage.units import show
 
 
 def _question(plan: BatchPlan) -> list[str]:
+    """The job with its deadline and limits, in parts of a line."""
     request = plan.request
     lengths = request.lengths
     return [
@@ -89,7 +90,10 @@ def _risks(plan: BatchPlan, best: BatchOption) -> list[str | Text]:
 
 
 def _spot(plan: BatchPlan) -> str:
-    """The cheapest option on spot against the cheapest on demand, whichever is recommended."""
+    """
+    The cheapest option on spot against the cheapest on demand, whichever is recommended; empty where spot costs no less
+    or either is missing.
+    """
     spot, firm = (cheapest_on(term, plan.options) for term in ("spot", "on-demand"))
     if spot is None or firm is None or spot.cost.value >= firm.cost.value:
         return ""
@@ -102,7 +106,9 @@ def _spot(plan: BatchPlan) -> str:
 
 
 def _cheaper(plan: BatchPlan, best: BatchOption) -> str:
-    """The cheapest option that is less likely to be in time than asked for."""
+    """
+    The cheapest option that is less likely to be in time than asked for, where it costs less than `best`; else empty.
+    """
     unsure = [option for option in plan.options if not option.sure and option.cost.value < best.cost.value]
     if not unsure:
         return ""
@@ -125,6 +131,7 @@ def _why(plan: BatchPlan) -> dict[str, Contents]:
 
 
 def _frontier(frontier: tuple[TradeOff, ...]) -> Table:
+    """Options of which no other is both cheaper and faster; price and speed over the cheapest's."""
     rows = [
         (
             show(point.wall_s, "s"),
@@ -153,6 +160,7 @@ def _parts(plan: BatchPlan, option: BatchOption) -> dict[str, Contents]:
 
 
 def _time(plan: BatchPlan, option: BatchOption) -> list[str]:
+    """How the time comes about, and what of it spot capacity takes."""
     each, wall = option.items_per_s, option.wall_s
     summary = [
         f"{option.replicas} replicas x {each.shown()} = {show(option.replicas * each.value, '1/s')}",

@@ -77,6 +77,10 @@ def _ask(request: Batch, additions: Additions, today: date) -> Context[Batch]:
 
 
 def _search(asked: Context[Batch]) -> Found[Batch, BatchOption, BatchPlan]:
+    """
+    The options of the job. Configurations that need a checkpoint that is not named are options only where no other is
+    in time surely enough; else the plan says what they would save.
+    """
     request = asked.request
     allowed, refused, no_format = apply_quality_floor(request, asked.model)
     open_sites, excluded = sites(request.filters, additions=asked.additions) if no_format is None else ((), ())
@@ -107,6 +111,7 @@ def _search(asked: Context[Batch]) -> Found[Batch, BatchOption, BatchPlan]:
 
 
 def _with_trade_offs(asked: Context[Batch], seen: _Look, plan: BatchPlan) -> BatchPlan:
+    """A feasible plan with cost against time, accelerators against each other, spot, and break-even points."""
     request, ranked = asked.request, plan.options
     return replace(
         plan,
@@ -121,7 +126,7 @@ def _with_trade_offs(asked: Context[Batch], seen: _Look, plan: BatchPlan) -> Bat
 
 
 class _Look(NamedTuple):
-    """What some formats give on every site."""
+    """What some formats give on every site: options, runs, what cannot do it, candidates, and configurations tried."""
 
     options: list[BatchOption]
     found: list[JobRun]
@@ -142,7 +147,7 @@ def _look(asked: Context[Batch], allowed: Batch, open_sites: Sequence[Site], *, 
             if isinstance(outcome, Infeasible):
                 seen.missed.append(outcome)
                 continue
-            run, places = outcome.configuration, _chances(request, site, outcome)
+            run, places = outcome.configuration, _candidates_at(request, site, outcome)
             if not places:
                 seen.missed.append(Infeasible(configuration=run, verdict=limits.no_offer(site, run)))
             for sized in (_size_run(request, place) for place in places):
@@ -173,7 +178,10 @@ def _as_serve(request: Batch) -> Serve:
 
 
 def _works(asked: Context[Batch], site: Site, *, startable: bool) -> Iterator[Work | Infeasible]:
-    """Every configuration of one site, small layouts first."""
+    """
+    Every configuration of one site that can do the job or why not, small layouts first, until a few sizes of each
+    format work.
+    """
     request, domain = _as_serve(asked.request), reach_of(site)
     most = site.largest(LARGEST_REPLICA, allowed=request.filters.max_count)
     for engine in request.engines:
@@ -215,10 +223,10 @@ def _work(asked: Context[Batch], configuration: Configuration) -> Work | Infeasi
     )
 
 
-def _chances(request: Batch, site: Site, work: Work) -> list[Candidate]:
-    """The work on every offer of the site that holds it and lists a price."""
+def _candidates_at(request: Batch, site: Site, work: Work) -> list[Candidate]:
+    """The work on every offer of the site that holds it and lists a price, with the most instances allowed."""
     found = (candidate_of(work, offer, term=term) for offer, term in _offers(request, site, work.ranks))
-    return [replace(at, fastest=_fleet(request, at)) for at in found if at is not None]
+    return [replace(at, fastest=_most_instances(request, at)) for at in found if at is not None]
 
 
 def _remade(asked: Context[Batch], request: Batch, work: Work) -> Work | None:
@@ -245,7 +253,10 @@ def _offers(request: Batch, site: Site, ranks: int) -> list[tuple[Offer, str]]:
 
 
 def _size_run(request: Batch, at: Candidate) -> JobRun | Verdict:
-    """Instances that keep deadline and budget with the confidence asked for, else by the estimate, else why not."""
+    """
+    The job on as many instances as keep the deadline with the confidence asked for, else on as many as the estimate
+    needs, else why not. The budget is kept by the estimate; without a deadline, see `_without_haste`.
+    """
     most = at.fastest
     if most < 1:
         return narrative.too_many(request, at)
@@ -281,22 +292,22 @@ def _chance(request: Batch, at: Candidate, instances: int) -> float | None:
 
 
 def _without_haste(at: Candidate) -> JobRun:
-    """As many instances as cost next to nothing more than the cheapest number."""
+    """The job on as many instances as cost next to nothing more than the cheapest number."""
     sizes = [at.step * 2**power for power in range(10)]
     runs = [at.run(size) for size in sizes if size <= at.fastest]
     least = min(run.usd for run in runs)
     return [run for run in runs if run.usd <= least * WORTH_THE_HASTE][-1]
 
 
-def _fleet(request: Batch, at: Candidate) -> int:
-    """Most instances that the request's limit allows, in whole replicas."""
+def _most_instances(request: Batch, at: Candidate) -> int:
+    """Most instances that the request's limit and the offer's stock allow, in whole replicas; 0 = not even one."""
     offer, most = at.offer, request.filters.max_count or narrative.LARGEST_FLEET
     most = most if offer.stock is None else min(most, offer.stock)
     return int(most / offer.count) // at.step * at.step
 
 
 def _best(found: list[JobRun]) -> list[JobRun]:
-    """The first of a site, and the first of each other term."""
+    """The first runs of a site at each term, in the order of options."""
     ranked = sorted(found, key=_surely_cheapest)
     terms: dict[str, list[JobRun]] = {}
     for one in ranked:

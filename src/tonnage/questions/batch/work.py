@@ -89,12 +89,12 @@ class Candidate(Record, kw_only=True):
 
     @property
     def step(self) -> int:
-        """Instances of one replica, or one that holds several."""
+        """Instances that one replica takes, or 1 where an instance holds one or several."""
         return max(1, -(-self.work.ranks // int(self.offer.count)))
 
     @property
     def side_by_side(self) -> int:
-        """Replicas on so many instances: accelerators that are paid for are used."""
+        """Replicas on `step` instances: accelerators that are paid for are used."""
         return max(1, int(self.offer.count // self.work.ranks))
 
     @property
@@ -109,7 +109,10 @@ class Candidate(Record, kw_only=True):
         return self.work.items / self.run(self.fastest).wall_s
 
     def run(self, instances: int, *, speed: float = 1.0) -> JobRun:
-        """The job on that many instances, if replicas work at `speed` times what is predicted."""
+        """
+        The job on that many instances, if replicas work at `speed` times what is predicted. Time counts hours without
+        capacity, charges do not.
+        """
         replicas = instances // self.step * self.side_by_side
         work_s = self.work.items / (replicas * self.work.items_per_s * speed)
         start_s = self.start.total_s
@@ -132,7 +135,10 @@ class Candidate(Record, kw_only=True):
         )
 
     def instances_by(self, deadline_s: float, *, speed: float) -> int | None:
-        """Fewest instances that finish by then at that speed; absent when not even the start leaves time."""
+        """
+        Fewest instances that finish by then at that speed, whatever limits there are; None when not even the start
+        leaves time.
+        """
         left = (deadline_s - self.start.total_s) * self.useful * self.available
         if left <= 0:
             return None
@@ -162,7 +168,7 @@ class JobRun(Record, kw_only=True):
 
     @property
     def accelerators(self) -> int:
-        """That are rented."""
+        """Rented, whole instances."""
         return round(self.instances * self.at.offer.count)
 
     @property
@@ -173,7 +179,7 @@ class JobRun(Record, kw_only=True):
 
 
 def candidate_of(work: Work, offer: Offer, *, term: str) -> Candidate | None:
-    """The work on that offer at that term; absent when it lists no such price."""
+    """The work on that offer at that term; None when it lists no such price. Limits of the request are the caller's."""
     price = offer.usd_per_hour(term)
     if price is None:
         return None
@@ -201,6 +207,7 @@ def candidate_of(work: Work, offer: Offer, *, term: str) -> Candidate | None:
 
 @cache
 def _stays(offer: Offer) -> tuple[float, str]:
+    """Time between two reclaims of a spot instance [s], and its source."""
     return between_reclaims_s(offer)
 
 

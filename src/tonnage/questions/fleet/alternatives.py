@@ -33,11 +33,12 @@ MORE: Final = 0.25
 
 def cost_range(solution: Solution, *, scale: float | None) -> tuple[float | None, float | None]:
     """
-    What the fleet costs when every replica does as much more, or less, than predicted as one may. [USD]
+    What the fleet costs when every replica does as much more, or less, than predicted as one may; None, None where no
+    candidate runs. [USD over the plan's period]
 
     A quick plan looks for no other fleets: the one picked then costs as much less, or more.
     """
-    factors = [chance.rate_factor for _, chance in solution.running()]
+    factors = [candidate.rate_factor for _, candidate in solution.running()]
     if not factors:
         return None, None
     asked, cost = solution.asked, solution.fleet.cost
@@ -49,7 +50,10 @@ def cost_range(solution: Solution, *, scale: float | None) -> tuple[float | None
 
 
 def surer_fleet(solution: Solution, *, scale: float | None) -> SurerFleet | None:
-    """What ten more points of confidence in every workload cost; never less than the fleet itself."""
+    """
+    What ten more points of confidence in every workload cost; never less than the fleet itself. None in a quick or
+    stopped plan, and where no workload's confidence can be raised by so much.
+    """
     asked = solution.asked
     moved = [moved_confidence(w, SURER) - w.confidence for w in asked.request.workloads if _has_chance(w)]
     if asked.request.quick or stop_asked() or not moved or max(moved) < SURER - SAME:
@@ -65,13 +69,19 @@ def _has_chance(workload: FleetWorkload) -> bool:
 
 
 def bound_scale(solution: Solution) -> float | None:
-    """Cost of the answer over its problem's bound where another fleet would take seconds to find; else absent. [-]"""
+    """
+    Cost of the answer over its problem's bound where another fleet would take seconds to find; None = fleets are
+    sought. [-]
+    """
     least = least_cost(solution.problem) if takes_long(solution.problem) else None
     return solution.fleet.cost / least if least else None
 
 
 def _cost(problem: FleetProblem, scale: float | None) -> float | None:
-    """What the cheapest fleet of a variant costs, or by its bound about so; absent where none carries the load."""
+    """
+    What the cheapest fleet of a variant costs, or with `scale` its bound times that; None where none carries the load.
+    [USD over the plan's period]
+    """
     if scale is None:
         other = cheapest_fleet(problem, gap=GAP, near=True)
         return other.cost if other.feasible else None
@@ -88,7 +98,7 @@ class Other(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """What other fleets are looked for beside."""
+    """The answer (`found`) that other fleets are compared with."""
 
     found: Solution
     tried: dict[str, Fleet]
@@ -105,17 +115,17 @@ def alternatives(beside: Beside) -> tuple[Other, ...]:
     if len(kinds) > 1:
         rare = kinds[-1]
         found.append(
-            _under(beside, f"without {part_name(rare)}, the least used kind", narrowed=asked.without_kind(rare))
+            _fleet_under(beside, f"without {part_name(rare)}, the least used kind", narrowed=asked.without_kind(rare))
         )
     found.append(_at_one_provider(beside))
     used = sorted({name for _, name in fleet.instances})
     if "spot" in used or WITHOUT_SPOT in beside.tried:
-        found.append(_under(beside, WITHOUT_SPOT, narrowed=_without_terms(asked, ("spot",))))
+        found.append(_fleet_under(beside, WITHOUT_SPOT, narrowed=_without_terms(asked, ("spot",))))
     committed = tuple(name for name in used if name.startswith(("reserved", "block")))
     if committed:
-        found.append(_under(beside, f"without {', '.join(committed)}", narrowed=_without_terms(asked, committed)))
+        found.append(_fleet_under(beside, f"without {', '.join(committed)}", narrowed=_without_terms(asked, committed)))
     if asked.loss and any(w.survives > 0 for w in asked.request.workloads):
-        found.append(_under(beside, "if no failure domain need be lost", narrowed=replace(asked, loss=False)))
+        found.append(_fleet_under(beside, "if no failure domain need be lost", narrowed=replace(asked, loss=False)))
     return tuple(one for one in found if one is not None)
 
 
@@ -130,8 +140,11 @@ def cheaper_alternative(found: Iterable[Other], fleet: Fleet) -> Other | None:
     return least if cost < fleet.cost * (1.0 - SAME) else None
 
 
-def _under(beside: Beside, name: str, *, narrowed: FleetContext) -> Other:
-    """The cheapest fleet under a condition; by the bounds of both problems, where it would take seconds to find."""
+def _fleet_under(beside: Beside, name: str, *, narrowed: FleetContext) -> Other:
+    """
+    The cheapest fleet under a condition; by the bounds of both problems where it would take seconds to find, and not at
+    all once stopped. A fleet that need not survive a loss stands in the row, but cannot be the answer.
+    """
     answer, fleet = beside.found.fleet, beside.tried.get(name)
     kept = all(m in narrowed.usable and term in narrowed.held[m].terms for m, term in answer.instances)
     if fleet is None and stop_asked():
@@ -154,6 +167,10 @@ def _under(beside: Beside, name: str, *, narrowed: FleetContext) -> Other:
 
 
 def _row(beside: Beside, name: str, *, cost: float | None, what: str = "") -> FleetAlternative:
+    """
+    A row for a fleet of that cost over the plan's period [USD]; `more` is the share beyond the answer's cost, None
+    where that is nothing, and without a cost nothing carries the load.
+    """
     if cost is None:
         return FleetAlternative(name=name, what="no such fleet carries the load")
     usd, least = beside.found.usd_per_month(cost), beside.found.usd_per_month(beside.found.fleet.cost)
@@ -179,8 +196,8 @@ def _of_one_kind(beside: Beside, used: list[str]) -> Other:
     """The cheapest fleet with one kind of accelerator; hosts without any may stand beside it."""
     asked = beside.found.asked
     served: dict[str, set[int]] = {}
-    for chance in asked.chances:
-        served.setdefault(chance.site.accelerator.id, set()).add(chance.workload)
+    for candidate in asked.chances:
+        served.setdefault(candidate.site.accelerator.id, set()).add(candidate.workload)
     needed = {i for i, w in enumerate(asked.request.workloads) if w.kind != "cpu"}
     able = [kind for kind, who in served.items() if who >= needed]
     able.sort(key=lambda kind: used.index(kind) if kind in used else len(used))
@@ -190,23 +207,25 @@ def _of_one_kind(beside: Beside, used: list[str]) -> Other:
     if not ranked:
         what = "none serves every workload within limits and objectives"
         return Other(FleetAlternative(name="one kind of accelerator alone", what=what))
-    rest = [f"{one.row.name.rpartition(': ')[2]} {_apart(one.row)}" for one in ranked[1:4]]
+    rest = [f"{one.row.name.rpartition(': ')[2]} {_difference(one.row)}" for one in ranked[1:4]]
     what = "the best; " + ", ".join(rest) if rest else "the only one that can"
     return ranked[0]._replace(row=replace(ranked[0].row, what=what))
 
 
 def _cheapest_first(beside: Beside, conditions: dict[str, FleetContext]) -> list[Other]:
     """Those fleets under some conditions that carry the load, the cheapest first."""
-    found = [_under(beside, name, narrowed=narrowed) for name, narrowed in conditions.items()]
+    found = [_fleet_under(beside, name, narrowed=narrowed) for name, narrowed in conditions.items()]
     able = (one for one in found if one.row.usd_per_month is not None)
     return sorted(able, key=lambda one: one.row.usd_per_month or math.inf)
 
 
-def _apart(one: FleetAlternative) -> str:
+def _difference(one: FleetAlternative) -> str:
+    """A fleet's cost against the answer's: a share, or dollars where that costs nothing."""
     return f"{one.more:+.0%}" if one.more is not None else show(one.usd_per_month or 0.0, "USD")
 
 
 def _at_one_provider(beside: Beside) -> Other | None:
+    """The cheapest fleet from one of the providers in use; None where fewer than two are, or once stopped."""
     asked = beside.found.asked
     providers = {asked.held[m].offer.provider for m, _ in beside.found.fleet.instances if not asked.held[m].own}
     if len(providers) < 2:
@@ -229,13 +248,17 @@ def _is_sold_by(provider: str, held: Stock) -> bool:
 
 
 def _without_terms(asked: FleetContext, terms: tuple[str, ...]) -> FleetContext:
+    """The same machines on fewer terms; a machine without any cannot be had."""
     held = tuple(replace(one, terms=tuple(name for name in one.terms if name not in terms)) for one in asked.held)
     # The same machines on fewer terms: their chances stay theirs.
     return replace(asked, held=held)
 
 
 def binding_limits(solution: Solution, *, scale: float | None) -> tuple[FleetLimit, ...]:
-    """Limits that are used up, and what more of each would save in a month."""
+    """
+    Limits that are used up, and what more of each would save in a month, the most first: quotas, spot shares, windows
+    and deadlines; what saves less than the solver's gap is left out.
+    """
     asked, problem, _, fleet, _ = solution
     cost = fleet.cost
     trials: list[tuple[str, str, FleetProblem]] = []

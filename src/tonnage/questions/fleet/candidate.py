@@ -133,46 +133,52 @@ class Candidate(Record, kw_only=True):
         return sum(share for share, _ in able) / sum(share / rate for share, rate in able) if able else 0.0
 
 
-def fits_machine(chance: Candidate, held: Stock) -> bool:
-    """Whether replicas of a chance fit on machines of a kind."""
-    if held.site is not chance.site or chance.workload not in held.users:
+def fits_machine(candidate: Candidate, held: Stock) -> bool:
+    """Whether replicas of a candidate fit on machines of a kind that its workload may use."""
+    if held.site is not candidate.site or candidate.workload not in held.users:
         return False
-    if chance.option is not None:
+    if candidate.option is not None:
         count = held.offer.count
         place = (held.offer.provider, held.offer.instance_type, held.offer.region)
         # Beside others, what does not divide an instance would leave slots that nothing else fills.
-        tidy = held.passing or not (count % chance.ranks and chance.ranks % count)
-        return tidy and place in chance.offers
-    return held.site.takes(held.offer, chance.ranks)
+        tidy = held.passing or not (count % candidate.ranks and candidate.ranks % count)
+        return tidy and place in candidate.offers
+    return held.site.takes(held.offer, candidate.ranks)
 
 
-def cost_per_unit(chance: Candidate, held: Stock, *, bucket: int) -> float:
-    """The least that a request of a bucket costs there at full load; the rest of the machine is used. [USD]"""
-    rate = chance.rates[bucket]
+def cost_per_unit(candidate: Candidate, held: Stock, *, bucket: int) -> float:
+    """
+    The least that a request of a bucket costs there at full load, the rest of the machine being used too; infinite
+    where it takes none of the bucket or no term has a price. [USD]
+    """
+    rate = candidate.rates[bucket]
     prices = [price for term in held.terms if (price := held.offer.compared_usd_per_hour(term)) is not None]
     if rate <= 0 or not prices:
         return math.inf
-    return min(prices) / held.offer.count * chance.share / (rate * 3600.0)
+    return min(prices) / held.offer.count * candidate.share / (rate * 3600.0)
 
 
-def _whole_cost(workload: FleetWorkload, chance: Candidate, held: Stock) -> float:
+def _cost_of_load(workload: FleetWorkload, candidate: Candidate, held: Stock) -> float:
     """
     What the whole load costs there in whole replicas: of a small service the smallest slice is the cheapest, however
     expensive a request would be on a full one. [USD/h]
     """
-    rate = chance.mix_per_s(workload)
+    rate = candidate.mix_per_s(workload)
     if rate <= 0 or workload.rate_per_s <= 0:
         return math.inf
-    bucket = max(range(len(chance.rates)), key=lambda b: chance.rates[b])
-    replica = cost_per_unit(chance, held, bucket=bucket) * chance.rates[bucket] * 3600.0
+    bucket = max(range(len(candidate.rates)), key=lambda b: candidate.rates[b])
+    replica = cost_per_unit(candidate, held, bucket=bucket) * candidate.rates[bucket] * 3600.0
     return replica * math.ceil(workload.rate_per_s * workload.shape.peak_to_mean / rate)
 
 
 def is_dominated_instance(one: Stock, machines: list[Stock], *, found: list[Candidate]) -> bool:
-    """Whether a smaller instance of the same kind holds the same replicas at no higher price of each accelerator."""
+    """
+    Whether a smaller instance of the same kind holds the same replicas at no higher price of each accelerator, or it
+    holds none; never of own machines and hosts.
+    """
     if one.own or one.host_only:
         return False
-    mine = {chance.name for chance in found if fits_machine(chance, one)}
+    mine = {candidate.name for candidate in found if fits_machine(candidate, one)}
     return not mine or any(
         other.site is one.site
         and not other.own
@@ -180,14 +186,16 @@ def is_dominated_instance(one: Stock, machines: list[Stock], *, found: list[Cand
         and one.offer.contract is None is other.offer.contract
         and other.offer.count < one.offer.count
         and other.users >= one.users
-        and mine <= {chance.name for chance in found if fits_machine(chance, other)}
-        and all(_each(other, term) <= _each(one, term) * (1.0 + 1e-3) for term in one.terms)
+        and mine <= {candidate.name for candidate in found if fits_machine(candidate, other)}
+        and all(
+            _usd_per_accelerator(other, term) <= _usd_per_accelerator(one, term) * (1.0 + 1e-3) for term in one.terms
+        )
         for other in machines
     )
 
 
-def _each(held: Stock, term: str) -> float:
-    """Price of one accelerator; infinite where the term is not offered. [USD/h]"""
+def _usd_per_accelerator(held: Stock, term: str) -> float:
+    """Price that an accelerator is compared by; infinite where the term is not offered. [USD/h]"""
     price = held.offer.compared_usd_per_hour(term)
     return math.inf if price is None else price / held.offer.count
 
@@ -223,7 +231,10 @@ class _Search(NamedTuple):
 def candidates(
     request: FleetRequest, number: int, *, held: tuple[Stock, ...], additions: Additions
 ) -> tuple[list[Candidate], list[Infeasible], int]:
-    """The best few candidates of a workload at each site, why others cannot, and how many were looked at."""
+    """
+    The best few candidates of a workload at each site, why others cannot, and how many were looked at. Where no format
+    keeps the quality asked for, that alone is the reason and nothing is looked at.
+    """
     workload = request.workloads[number]
     assert workload.serve is not None
     model = resolve(workload.serve.model, additions=additions)
@@ -246,7 +257,7 @@ def candidates(
         for piece in (None, *_pieces(workload, site)):
             able = []
             search = _Search(allowed, workload, number, model, site, piece)
-            for outcome in _at(search, startable=startable):
+            for outcome in _outcomes_at(search, startable=startable):
                 looked += 1
                 if isinstance(outcome, Infeasible):
                     missed.append(outcome)
@@ -266,7 +277,11 @@ def lengths_served(serve: Serve, workload: FleetWorkload, *, bucket: int) -> Ser
     return replace(serve, lengths=workload.buckets[bucket].lengths)
 
 
-def _at(search: _Search, *, startable: bool) -> Iterator[Candidate | Infeasible]:
+def _outcomes_at(search: _Search, *, startable: bool) -> Iterator[Candidate | Infeasible]:
+    """
+    Configurations of one site or slice, small replicas first until a few sizes serve, each with the settings that may
+    win or lift the limit that stops it; why those that cannot serve.
+    """
     allowed, _, _, model, site, piece = search
     variations, most = Variations(allowed, model), site.largest(LARGEST_REPLICA, allowed=None)
     held, most = (
@@ -294,6 +309,10 @@ def _at(search: _Search, *, startable: bool) -> Iterator[Candidate | Infeasible]
 
 
 def _evaluate(search: _Search, run: Configuration) -> Candidate | Infeasible:
+    """
+    A configuration by the mean field in every bucket of lengths alone; it may serve some of them (0 requests/s in
+    others). Why it cannot where it serves none, or not surely enough.
+    """
     workload = search.workload
     points: list[Point | None] = []
     odds: list[Odds | None] = []
@@ -344,7 +363,7 @@ def _for_all_lengths(search: _Search, one: Candidate) -> Candidate:
 
 
 def too_unsure(what: str, chance: float, *, asked: float, does: str = "meets the objectives") -> Verdict:
-    """Something does it with less confidence than asked for, at best."""
+    """The verdict that something does it with less confidence than asked for (both shares), at best."""
     known = math.floor(chance * 100 + 1e-6)
     return refusal(
         "confidence",
@@ -378,37 +397,40 @@ def _best(workload: FleetWorkload, here: list[Candidate]) -> list[Candidate]:
 def keep_near_least(
     request: FleetRequest, held: tuple[Stock, ...], *, found: list[Candidate]
 ) -> tuple[tuple[Stock, ...], list[Candidate], set[str]]:
-    """Machines and chances whose cost is not far from the least, and the chances near enough to be simulated."""
+    """
+    Machines and candidates whose cost is not far from the least, and the names of those near enough to be simulated.
+    Own machines are always kept, and quotas double what counts as far.
+    """
     least: dict[tuple[int, int], float] = {}
     least_whole: dict[int, float] = {}
-    pairs = [(chance, one) for chance in found for one in held if fits_machine(chance, one)]
-    for chance, one in pairs:
+    pairs = [(candidate, one) for candidate in found for one in held if fits_machine(candidate, one)]
+    for candidate, one in pairs:
         if one.own or one.offer.contract is not None:  # what is paid for, or binds, is no yardstick for what does not
             continue
-        for bucket in range(len(chance.rates)):
-            key = (chance.workload, bucket)
-            least[key] = min(least.get(key, math.inf), cost_per_unit(chance, one, bucket=bucket))
-        whole = _whole_cost(request.workloads[chance.workload], chance, one)
-        least_whole[chance.workload] = min(least_whole.get(chance.workload, math.inf), whole)
+        for bucket in range(len(candidate.rates)):
+            key = (candidate.workload, bucket)
+            least[key] = min(least.get(key, math.inf), cost_per_unit(candidate, one, bucket=bucket))
+        whole = _cost_of_load(request.workloads[candidate.workload], candidate, one)
+        least_whole[candidate.workload] = min(least_whole.get(candidate.workload, math.inf), whole)
     limited = bool(request.quotas or request.own)
     far = FAR * 2.0 if limited else FAR
     machines: list[Stock] = [one for one in held if one.host_only or one.own]
     good: set[str] = set()
     near: set[str] = set()
-    for chance, one in pairs:
+    for candidate, one in pairs:
         over = min(
-            cost_per_unit(chance, one, bucket=b) / least.get((chance.workload, b), math.inf)
-            if chance.rates[b] > 0 and least.get((chance.workload, b), math.inf) > 0
+            cost_per_unit(candidate, one, bucket=b) / least.get((candidate.workload, b), math.inf)
+            if candidate.rates[b] > 0 and least.get((candidate.workload, b), math.inf) > 0
             else math.inf
-            for b in range(len(chance.rates))
+            for b in range(len(candidate.rates))
         )
-        if (bar := least_whole.get(chance.workload, math.inf)) > 0:
-            over = min(over, _whole_cost(request.workloads[chance.workload], chance, one) / bar)
+        if (bar := least_whole.get(candidate.workload, math.inf)) > 0:
+            over = min(over, _cost_of_load(request.workloads[candidate.workload], candidate, one) / bar)
         if one.own or over <= far:
-            good.add(chance.name)
+            good.add(candidate.name)
             if one not in machines:
                 machines.append(one)
         if one.own or over <= NEAR:
-            near.add(chance.name)
-    kept = [chance for chance in found if chance.name in good]
+            near.add(candidate.name)
+    kept = [candidate for candidate in found if candidate.name in good]
     return tuple(one for one in machines if not is_dominated_instance(one, machines, found=kept)), kept, near

@@ -49,7 +49,7 @@ class Hours(Record, kw_only=True):
 
 
 def hours_of(request: FleetRequest) -> Hours:
-    """The hours of all workloads together."""
+    """The hours of all workloads together: a day, or a week where a load differs by its days."""
     lengths = [len(w.shape.hours) for w in request.workloads if w.shape.hours]
     days = [WEEK for w in request.workloads if _days(w) < WEEK // DAY]
     n = max([DAY, *lengths, *days])
@@ -78,7 +78,7 @@ def hours_of(request: FleetRequest) -> Hours:
 def paces_of(hours: Hours, number: int) -> tuple[tuple[tuple[float, ...], float], ...]:
     """
     Days of a week that are alike, among those in which work of a workload is under way: hours of each period in them,
-    and their share of the work, so that none of it waits for another day.
+    and their share of the work, so that none of it waits for another day. Empty where all such days are alike.
     """
     days: dict[tuple[int, ...], int] = {}
     for start in range(0, len(hours.period_of), DAY):
@@ -106,6 +106,7 @@ def ranges(hours: Hours, counts: tuple[float, ...]) -> tuple[HourRange, ...]:
 
 
 def _load(workload: FleetWorkload, hour: int) -> float:
+    """Arrivals in an hour [1/s], or 1 where deferred work may run and 0 where it may not."""
     if workload.kind in DEFERRED:
         return float(_in_window(workload, hour % DAY) and hour // DAY < _days(workload))
     shape = workload.shape
@@ -115,6 +116,7 @@ def _load(workload: FleetWorkload, hour: int) -> float:
 
 
 def _in_window(workload: FleetWorkload, of_day: int) -> bool:
+    """Whether deferred work may run in an hour of the day; a window may pass midnight."""
     if workload.window is None:
         return True
     start, stop = workload.window
@@ -169,7 +171,7 @@ SEED = 20261121
 
 
 def cut(serve: Serve, number: int) -> tuple[Bucket, ...]:
-    """Buckets of a traffic profile that hold equal shares of its tokens, short requests first."""
+    """At most `number` buckets of a traffic profile that hold equal shares of its tokens, short requests first."""
     from tonnage.questions.serve.capacity_search import draw_requests
 
     requests = draw_requests(serve)
@@ -201,7 +203,10 @@ def cut(serve: Serve, number: int) -> tuple[Bucket, ...]:
 
 
 def draw_for_workload(workload: FleetWorkload) -> tuple[Requests, Any]:
-    """The workload's requests at a nominal rate, and the bucket each belongs to."""
+    """
+    The workload's requests at a nominal rate, and the index of the bucket each belongs to: by length where buckets are
+    cut from a profile, else drawn by their shares.
+    """
     from tonnage.questions.serve.capacity_search import draw_requests
 
     assert workload.serve is not None

@@ -101,12 +101,16 @@ def bill_of(
 
 
 def _contract_usd(held: Stock, term: str, counts: tuple[float, ...], *, hours: float) -> float:
-    """What a contract charges for what stands, with what is due unused and rented until a ramp is there. [USD]"""
+    """
+    What a contract charges over the period for the most that stands at once, with what is due unused and what is rented
+    until a ramp is there; infinite where it cannot. [USD]
+    """
     made = hourly_usd(held.offer, instances=round(max(counts)), term=term)
     return made[0] * hours if made is not None else math.inf
 
 
 def _beside_use(usd: float, months: float) -> str:
+    """What is paid beside what stands, per month; empty where nothing is."""
     return f", and {usd * months:,.0f} USD due unused or rented until a ramp is there" if usd > 1e-6 else ""
 
 
@@ -115,7 +119,7 @@ def replicas_of(solution: Solution) -> tuple[PoolReplicas, ...]:
     asked, problem = solution.asked, solution.problem
     found = []
     for (w, firm), counts in solution.fleet.replicas.items():
-        way, chance = problem.ways[w], solution.behind[w]
+        way, candidate = problem.ways[w], solution.behind[w]
         workload = asked.request.workloads[way.pool]
         carries = _carries(solution, w=w, firm=firm)
         requests = [share * bucket.share for share, bucket in zip(carries, workload.buckets, strict=False)]
@@ -126,13 +130,13 @@ def replicas_of(solution: Solution) -> tuple[PoolReplicas, ...]:
                 where=problem.machines[way.machine].id,
                 firm=firm,
                 hours=ranges(asked.hours, counts),
-                capacity_per_s=way.rates if chance is not None else (),
+                capacity_per_s=way.rates if candidate is not None else (),
                 carries=carries,
-                configuration=_serving(chance),
-                board_w=_board_w(workload, chance, rate_per_s=rate),
-                simulated=chance is not None and chance.simulated,
-                slice=chance.piece.profile if chance is not None and chance.piece is not None else "",
-                needs=_needs(chance, asked.held[way.machine], infer=workload.infer) if chance is not None else (),
+                configuration=_serving(candidate),
+                board_w=_board_w(workload, candidate, rate_per_s=rate),
+                simulated=candidate is not None and candidate.simulated,
+                slice=candidate.piece.profile if candidate is not None and candidate.piece is not None else "",
+                needs=_needs(candidate, asked.held[way.machine], infer=workload.infer) if candidate is not None else (),
             )
         )
     order = {workload.name: i for i, workload in enumerate(asked.request.workloads)}
@@ -140,28 +144,37 @@ def replicas_of(solution: Solution) -> tuple[PoolReplicas, ...]:
 
 
 def _requests(solution: Solution, pool: int) -> float:
-    """Of a workload over the period, at its mean rate where no hours are told apart; by seconds of an hour. [h/s]"""
+    """
+    Requests of a workload over the period, divided by 3,600; at the mean rate where its hours are not told apart.
+    [requests/s x h]
+    """
     shape = solution.asked.request.workloads[pool].shape
     return solution.hours(solution.asked.hours.loads[pool]) / (1.0 if shape.hours else shape.peak_to_mean)
 
 
-def _board_w(workload: FleetWorkload, chance: Candidate | None, *, rate_per_s: float) -> Quantity | None:
-    """What one accelerator of a replica draws on average; the idle share of its hours is in it. [W]"""
-    if chance is None or chance.replica is None or chance.piece is not None or workload.serve is None:
+def _board_w(workload: FleetWorkload, candidate: Candidate | None, *, rate_per_s: float) -> Quantity | None:
+    """
+    What one accelerator of a replica draws on average; the idle share of its hours is in it. None for slices, for work
+    that serves no text, and without a load. [W]
+    """
+    if candidate is None or candidate.replica is None or candidate.piece is not None or workload.serve is None:
         return None
-    if chance.replica.times is None or rate_per_s <= 0.0:
+    if candidate.replica.times is None or rate_per_s <= 0.0:
         return None
-    point, _ = state_of(workload.serve, chance.replica).at_rate(rate_per_s)
-    load, busy = steady_load(chance.replica, point)
+    point, _ = state_of(workload.serve, candidate.replica).at_rate(rate_per_s)
+    load, busy = steady_load(candidate.replica, point)
     mean = spread(busy * load.value + (1.0 - busy) * IDLE_DRAW, SUM)
-    return watts_of(mean, chance.site.accelerator)
+    return watts_of(mean, candidate.site.accelerator)
 
 
 def first_measurement(solution: Solution) -> FirstMeasurement | None:
-    """Of every workload, what would most likely make another way of serving it cheaper by the request."""
+    """
+    Of every workload, what would most likely make another way of serving it cheaper by the request; None where nothing
+    is served that way.
+    """
     asked, found = solution.asked, []
     for number, workload in enumerate(asked.request.workloads):
-        used = [chance for _, chance in solution.running(number)]
+        used = [candidate for _, candidate in solution.running(number)]
         if not used or workload.run is not None:
             continue
         mine = [one for one in asked.chances if one.workload == number]
@@ -175,66 +188,71 @@ def first_measurement(solution: Solution) -> FirstMeasurement | None:
         # What the programme took for reasons beside a request's price is not overturned by that price alone.
         least = min(price[id(one)] for one in (lead, *others))
         rivals = [
-            _rival(chance, workload, place, usd=least if place == 0 else price[id(chance)])
-            for place, chance in enumerate((lead, *others))
+            _rival(candidate, workload, place, usd=least if place == 0 else price[id(candidate)])
+            for place, candidate in enumerate((lead, *others))
         ]
         found.append(likeliest_to_overturn(rivals, confidence=0.5))
     best = likelier(found)
     return None if best is None else replace(best, option=None)
 
 
-def _cheapest_request(asked: FleetContext, chance: Candidate, workload: FleetWorkload) -> float:
-    """The least that a request a second of the workload's mix costs there as predicted; infinite if owned. [USD/h]"""
-    rate = chance.mix_per_s(workload, predicted=True)
+def _cheapest_request(asked: FleetContext, candidate: Candidate, workload: FleetWorkload) -> float:
+    """
+    The least that a request a second of the workload's mix costs there as predicted, by rent; infinite where nothing is
+    rented for it or it carries none. [USD/h]
+    """
+    rate = candidate.mix_per_s(workload, predicted=True)
     prices = [
         price / held.offer.count
         for held in asked.held
-        if fits_machine(chance, held)
+        if fits_machine(candidate, held)
         for term in held.terms
         if (price := held.offer.usd_per_hour(term)) is not None
     ]
-    return min(prices) * chance.share / rate if prices and rate > 0.0 else math.inf
+    return min(prices) * candidate.share / rate if prices and rate > 0.0 else math.inf
 
 
-def _rival(chance: Candidate, workload: FleetWorkload, place: int, *, usd: float) -> Rival:
-    rate = Quantity(value=chance.mix_per_s(workload, predicted=True), unit="1/s").within(chance.rate_factor)
+def _rival(candidate: Candidate, workload: FleetWorkload, place: int, *, usd: float) -> Rival:
+    """A candidate as a rival for the first measurement, at `usd` for a request a second of the mix. [USD/h]"""
+    rate = Quantity(value=candidate.mix_per_s(workload, predicted=True), unit="1/s").within(candidate.rate_factor)
     return Rival(
         place=place,
-        configuration=chance.configuration,
-        cost=smoothly(Quantity(value=usd, unit="USD/h").within(chance.rate_factor)),
+        configuration=candidate.configuration,
+        cost=smoothly(Quantity(value=usd, unit="USD/h").within(candidate.rate_factor)),
         margin=math.inf,
         measured=rate,
         name="requests/s",
-        what=few_words(chance.configuration, ranks=chance.ranks),
+        what=few_words(candidate.configuration, ranks=candidate.ranks),
         load=f"{workload.name} at its objectives",
         usd=usd * rate.value * MINUTES / 60.0 or None,
     )
 
 
-def _serving(chance: Candidate | None) -> Configuration | None:
-    made = None if chance is None else chance.configuration
+def _serving(candidate: Candidate | None) -> Configuration | None:
+    """The configuration of what serves; None for training and work of host cores."""
+    made = None if candidate is None else candidate.configuration
     return made if isinstance(made, Configuration) else None
 
 
-def _needs(chance: Candidate, held: Stock, *, infer: Infer | None) -> tuple[HostNeed, ...]:
+def _needs(candidate: Candidate, held: Stock, *, infer: Infer | None) -> tuple[HostNeed, ...]:
     """Of one instance full of such replicas; machines of one's own are the owner's business where nothing is said."""
-    weights = chance.memory.weights
+    weights = candidate.memory.weights
     if infer is not None:
-        per = held.offer.count / chance.share
-        link = chance.site.accelerator.host_link.bytes_per_s
+        per = held.offer.count / candidate.share
+        link = candidate.site.accelerator.host_link.bytes_per_s
         return sampling_needs(
             infer,
             per=per,
-            rate_per_s=chance.rates[0] * per,
+            rate_per_s=candidate.rates[0] * per,
             weight_bytes=weights,
             # Slices share the bus of their accelerator.
-            link_bytes_per_s=None if link is None else link * chance.share,
+            link_bytes_per_s=None if link is None else link * candidate.share,
             offer=held.offer,
         )
-    made = _serving(chance)
+    made = _serving(candidate)
     if made is None:
         return ()
-    return serving_needs(made.layout, weight_bytes=weights * chance.ranks, offer=held.offer)
+    return serving_needs(made.layout, weight_bytes=weights * candidate.ranks, offer=held.offer)
 
 
 def kinds_of(asked: FleetContext, fleet: Fleet) -> list[str]:
@@ -249,7 +267,10 @@ def kinds_of(asked: FleetContext, fleet: Fleet) -> list[str]:
 
 
 def _carries(solution: Solution, *, w: int, firm: bool) -> tuple[float, ...]:
-    """Of each bucket, the share that a kind of replica gets over all hours; of one bucket, by capacity."""
+    """
+    Of each bucket, the share of the period's requests that one kind of replica (way `w`, firm or spot) gets; of one
+    bucket, by capacity.
+    """
     problem, fleet, way = solution.problem, solution.fleet, solution.problem.ways[w]
     shares = []
     for bucket in range(len(way.rates)):
@@ -286,6 +307,7 @@ def sentence(plan: FleetPlan) -> str:
 
 
 def _objectives_kept(plan: FleetPlan) -> str:
+    """Whether the objectives hold in simulation, and how much more load the fleet was sized for to that end."""
     if plan.request.quick:
         return "not simulated"
     missing = list(dict.fromkeys(check.workload for check in plan.checks if not check.meets))
@@ -299,7 +321,7 @@ def _objectives_kept(plan: FleetPlan) -> str:
 
 
 def dates(held: tuple[Stock, ...]) -> dict[str, str]:
-    """Dates of the prices looked at."""
+    """Dates of the prices looked at; empty where none is dated."""
     stamps = sorted(one.offer.as_of for one in held if one.offer.as_of)
     return {"prices": f"{stamps[0]} to {stamps[-1]}"} if stamps else {}
 

@@ -84,7 +84,7 @@ def sample_candidates(
     for site in sites_for(held, number):
         for part, piece in _parts(workload, site):
             for precision in asked.precisions:
-                outcome = _one(asked, model, part, site=site, precision=precision, additions=additions)
+                outcome = _sample_candidate(asked, model, part, site=site, precision=precision, additions=additions)
                 if isinstance(outcome, Infeasible):
                     missed.append(outcome)
                     continue
@@ -93,6 +93,7 @@ def sample_candidates(
 
 
 def _parts(workload: FleetWorkload, site: Site) -> Iterator[tuple[Accelerator, Slice | None]]:
+    """The whole accelerator, and the slices that the workload may use, of a kind that comes several at once."""
     yield site.accelerator, None
     if workload.slices:
         for piece in slices_of(site.accelerator.id):
@@ -100,9 +101,13 @@ def _parts(workload: FleetWorkload, site: Site) -> Iterator[tuple[Accelerator, S
                 yield part_of(site.accelerator, piece), piece
 
 
-def _one(
+def _sample_candidate(
     asked: Infer, model: Model, part: Accelerator, *, site: Site, precision: str, additions: Additions
 ) -> Candidate | Infeasible:
+    """
+    What one format on a part carries, or why it cannot: no unit for the format, no decoder, nothing measured, memory or
+    latency. The workload and the slice are the caller's to fill in.
+    """
     engine = engine_on(asked, model, part=part)
     run = Configuration(
         accelerator=part.id, layout=Layout(), precision=Precision(weights=precision), engine=Engine(name=engine)
@@ -125,7 +130,7 @@ def _one(
     if not tried:
         short = memory_of(setup, batch_times(setup, 1)).value - part.driver_memory_bytes
         return unable("memory", f"a batch of 1 does not fit {part.name}", short, "bytes")
-    best, quickest = _largest(asked, setup, tried)
+    best, quickest = _best_batch(asked, setup, tried)
     if best is None:
         late = quickest - (asked.latency_s or 0.0)
         return unable("latency", f"answers take {quickest * 1e3:,.0f} ms at best", late, "s")
@@ -144,17 +149,24 @@ def _one(
 
 
 def _sample_rates_at(asked: Infer, setup: Setup, tried: list[Times], confidence: float) -> tuple[float, ...]:
-    best, _ = _largest(replace(asked, confidence=confidence), setup, tried)
+    """
+    Samples per second planned with at another confidence; 0 where none is met. The headroom is the programme's to take
+    off.
+    """
+    best, _ = _best_batch(replace(asked, confidence=confidence), setup, tried)
     return (0.0,) if best is None else _planned(asked, best[1])
 
 
 def _planned(asked: Infer, rate: float) -> tuple[float, ...]:
-    """The programme keeps the headroom of every workload, which is kept here already."""
+    """The rate divided by what the headroom leaves: the programme takes the headroom off again. [1/s]"""
     return (rate / (1.0 - asked.headroom),)
 
 
-def _largest(asked: Infer, setup: Setup, tried: list[Times]) -> tuple[tuple[Times, float] | None, float]:
-    """The smallest batch of those that carry most in time, with what it then carries, and the shortest answer."""
+def _best_batch(asked: Infer, setup: Setup, tried: list[Times]) -> tuple[tuple[Times, float] | None, float]:
+    """
+    The smallest batch of those that carry most in time, with the samples per second it then carries (None where none is
+    in time), and the shortest answer seen. [s]
+    """
     best: tuple[Times, float] | None = None
     quickest = math.inf
     seen = _decoder_rate(asked, setup.accelerator) * (1.0 - asked.headroom)
@@ -168,7 +180,10 @@ def _largest(asked: Infer, setup: Setup, tried: list[Times]) -> tuple[tuple[Time
 
 
 def _in_time(asked: Infer, setup: Setup, times: Times, *, most: float) -> float | None:
-    """The largest load, from the most down by as much as `plan infer` adds parts, that is met surely enough. [1/s]"""
+    """
+    The largest load, from `most` down by as much as `plan infer` adds parts, that is met surely enough; None where none
+    is. [1/s]
+    """
 
     def sure(each: float) -> bool:
         waits = mean_latency_s(times, each_per_s=each)
@@ -185,14 +200,17 @@ def _in_time(asked: Infer, setup: Setup, times: Times, *, most: float) -> float 
     return held
 
 
-def service_s(chance: Candidate, *, each_per_s: float) -> float:
-    """Mean time to an answer in the batches that suit the load best; without end where none keeps up. [s]"""
-    able = (times for times in chance.batches if times.samples_per_s >= each_per_s)
+def service_s(candidate: Candidate, *, each_per_s: float) -> float:
+    """Mean time to an answer in the batches that suit the load best; infinite where none keeps up. [s]"""
+    able = (times for times in candidate.batches if times.samples_per_s >= each_per_s)
     return min((mean_latency_s(times, each_per_s=each_per_s) for times in able), default=math.inf)
 
 
 def _decoder_rate(asked: Infer, part: Accelerator) -> float:
-    """Looked-at frames per second that the part's decoders take in; unlimited where they decode nothing or unknown."""
+    """
+    Frames per second (those looked at) that the part's decoders take in; infinite where it decodes nothing on the
+    accelerator or its decoders are not known, 0 for a slice that has none. [1/s]
+    """
     video = asked.video
     if video is None or video.decode != "accelerator":
         return math.inf
@@ -269,7 +287,7 @@ def run_candidates(
                 missed.append(_unlikely(outcome, asked))
                 continue
             best = best if own else min(best, outcome.cost.value)
-            found.append(_candidate(asked, outcome, number=number, site=site, attempt=attempt))
+            found.append(_run_candidate(asked, outcome, number=number, site=site, attempt=attempt))
     return _undominated(found), missed, looked + len(missed)
 
 
@@ -286,7 +304,8 @@ def _sites(request: FleetRequest, held: tuple[Stock, ...], number: int) -> Itera
         yield site, replace(site, offers=offers), terms
 
 
-def _candidate(asked: TrainContext, option: TrainOption, *, number: int, site: Site, attempt: Attempt) -> Candidate:
+def _run_candidate(asked: TrainContext, option: TrainOption, *, number: int, site: Site, attempt: Attempt) -> Candidate:
+    """An arranged run as a candidate whose one rate is in tokens per second of all its accelerators."""
     wall = option.run.wall_s
     assert wall.high is not None
     surely = partial(_run_rates_at, asked, option)
@@ -307,14 +326,17 @@ def _candidate(asked: TrainContext, option: TrainOption, *, number: int, site: S
 
 
 def _run_rates_at(asked: TrainContext, option: TrainOption, confidence: float) -> tuple[float, ...]:
-    """Tokens per second that a run is planned with; 0 where its deadline is not kept with the confidence. [1/s]"""
+    """Tokens per second that a run is planned with; 0 where its deadline is not kept with the confidence. [tokens/s]"""
     if option.chance < confidence:
         return (0.0,)
     return (asked.job.tokens / _surely_s(option, confidence=confidence, limit_s=asked.request.deadline_s),)
 
 
 def _surely_s(option: TrainOption, *, confidence: float, limit_s: float | None) -> float:
-    """Hours in which a run ends, and its memory fits, with a confidence; at most the limit, in which it does. [s]"""
+    """
+    Time in which a run ends, and its memory fits, with a confidence; at most the limit, in which it does, or without
+    one twice the interval's end. [s]
+    """
     wall, fits = option.run.wall_s, end_within(option.memory, option.limit_bytes)
     low, high = wall.low or wall.value, limit_s or 2.0 * (wall.high or wall.value)
     while high > low * (1.0 + PRECISE):
@@ -340,7 +362,7 @@ def _undominated(found: list[Candidate]) -> list[Candidate]:
 
 
 def _limit_s(workload: FleetWorkload) -> float:
-    """Hours in which a run may work, from its start to its deadline. [s]"""
+    """Time in which a run may work, from its start to its deadline, hours outside its window taken off. [s]"""
     assert workload.run is not None and workload.every_s is not None
     within = min(workload.run.deadline_s or workload.every_s, workload.every_s)
     return within * allowed_share(workload)
@@ -352,20 +374,20 @@ def runs_of(solution: Solution) -> tuple[FleetRun, ...]:
     problem = solution.problem
     for number, workload in enumerate(solution.asked.request.workloads):
         mine = dict(solution.running(number))
-        chance = next(iter(mine.values()), None)
-        if chance is None or chance.option is None or not isinstance(chance.configuration, TrainConfiguration):
+        candidate = next(iter(mine.values()), None)
+        if candidate is None or candidate.option is None or not isinstance(candidate.configuration, TrainConfiguration):
             continue
         assert workload.every_s is not None
         # Of one arrangement on instances of several sizes, one after the other.
         counts = (counts for (w, _), counts in solution.fleet.replicas.items() if w in mine)
         had = math.fsum(map(solution.hours, counts)) * workload.every_s / solution.asked.hours.total_h
-        option = chance.option
+        option = candidate.option
         ends = [end_within(option.memory, option.limit_bytes), end_within(option.run.wall_s, had)]
         found.append(
             FleetRun(
                 workload=workload.name,
-                accelerators=chance.ranks,
-                configuration=chance.configuration,
+                accelerators=candidate.ranks,
+                configuration=candidate.configuration,
                 wall_s=option.run.wall_s,
                 allowed_s=had,
                 every_s=workload.every_s,
@@ -377,6 +399,7 @@ def runs_of(solution: Solution) -> tuple[FleetRun, ...]:
 
 
 def _unlikely(option: TrainOption, asked: TrainContext) -> InfeasibleRun:
+    """A run that was arranged but is less sure than asked for."""
     name = accelerators_text(option)
     verdict = refusal(
         "confidence",

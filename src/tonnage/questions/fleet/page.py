@@ -47,7 +47,7 @@ LEFT_OUT: Final = 8
 
 
 def _document(plan: FleetPlan, *, most: int | None) -> Document:
-    """The plan as blocks; `top` kinds of instance in the table, or every one."""
+    """The plan as blocks; `most` kinds of instance in the table, None = as many as a first screen has."""
     if plan.bill is None:
         return Document(no_plan(plan, question=_question(plan), what="accelerators"), _why(plan))
     largest = sorted(plan.instances, key=lambda one: -one.usd_per_month)
@@ -65,6 +65,7 @@ def _document(plan: FleetPlan, *, most: int | None) -> Document:
 
 
 def _question(plan: FleetPlan) -> list[str]:
+    """The workloads, places, own machines and dates of prices, in parts of a line."""
     request = plan.request
     places = [*map(provider_name, request.filters.providers), *request.filters.regions]
     zones = f"{request.zones} zones" if request.zones > 1 else ""
@@ -86,6 +87,9 @@ def _workload(one: FleetWorkload) -> str:
 
 
 def _recommendation(plan: FleetPlan) -> Headline:
+    """
+    The most accelerators of each kind that stand at once, and the mean bill; no price where own machines alone do it.
+    """
     assert plan.bill is not None
     most: dict[str, float] = {}
     for one in (one for one in plan.instances if not _cpu(one)):
@@ -184,6 +188,7 @@ def _limits(plan: FleetPlan, workload: str) -> dict[str, float]:
 
 
 def _risks(plan: FleetPlan, *, hidden: int) -> list[str | Text]:
+    """What binds, what else would do, and commitments; `hidden` = kinds of instance that the table leaves out."""
     cheaper = max(plan.binds, key=lambda one: one.saves_usd_per_month, default=None)
     other = next((one for one in plan.alternatives if one.more is not None and one.more > 0), None)
     held = max(
@@ -205,6 +210,7 @@ def _risks(plan: FleetPlan, *, hidden: int) -> list[str | Text]:
 
 
 def _why(plan: FleetPlan, *, left: int = LEFT_OUT) -> tuple[Block, ...]:
+    """Sections of `--why`; of accelerators that were ruled out, the first `left`."""
     slices = any(one.slice for one in plan.replicas)
     saved = [
         f"{limit.name}: {limit.relaxed} would save {show(limit.saves_usd_per_month, 'USD')} a month"
@@ -245,6 +251,7 @@ def _opened(plan: FleetPlan, *, rank: int) -> Document:
 
 
 def _instances(shown: Sequence[PoolInstances], *, first: bool = False) -> Table:
+    """Instances by offer and term; on the first screen (`first`) with fewer columns wide and hours in short."""
     rows = [
         (
             part_name(one.accelerator) if _cpu(one) else parts_name(one.accelerators_per_instance, one.accelerator),
@@ -263,6 +270,10 @@ def _instances(shown: Sequence[PoolInstances], *, first: bool = False) -> Table:
 
 
 def _replicas(plan: FleetPlan) -> Table:
+    """
+    Replicas by workload: what one takes of each bucket (tokens/s of a run), the share of requests they carry, and the
+    mean draw of one accelerator.
+    """
     rows = []
     for one in plan.replicas:
         spot = "" if one.firm else " (spot)"
@@ -295,6 +306,7 @@ def _bill(plan: FleetPlan) -> Table | None:
 
 
 def _check(check: FleetCheck) -> str:
+    """A check in a sentence; of samples the mean latency, which is computed."""
     hour = f"{DAYS[check.hour // 24 % 7]} " if check.hour >= 24 else ""
     times = [f"{name} {show(value, 's')}" for name, value in _times(check) if name != "E2E"]
     if not times and check.e2e_s is not None:

@@ -79,6 +79,10 @@ def plan_fleet(
 
 
 def _plan_once(request: FleetRequest, *, additions: Additions, today: date) -> FleetPlan:
+    """
+    The plan with the request as it is: machines, candidates, the fleet picked and simulated, and other fleets beside
+    it.
+    """
     held, excluded = stock(request, additions=additions)
     held = run_stock(held, request)
     found: list[Candidate] = []
@@ -143,19 +147,19 @@ def _plan_once(request: FleetRequest, *, additions: Additions, today: date) -> F
 
 
 def _simulations(asked: FleetContext) -> int:
-    return len({chance.name for chance in asked.chances if chance.simulated})
+    return len({candidate.name for candidate in asked.chances if candidate.simulated})
 
 
 def _add_alternatives(solution: Solution) -> tuple[Solution, tuple[FleetAlternative, ...]]:
     """
-    The answer with other fleets beside it, none of which does the same for less.
+    The answer, and rows of other fleets, none of which does the same for less.
 
     The programme ends within a gap. Under one more condition it ends elsewhere, at times at a cheaper fleet: that is
-    then the answer.
+    then the answer, unless its simulation misses an objective that the answer's meets.
     """
     tried: dict[str, Fleet] = {}
     refused: dict[str, str] = {}
-    found = _beside(solution, tried)
+    found = _other_fleets(solution, tried)
     for _ in range(0 if stop_asked() else ADOPTED):
         better = alternatives.cheaper_alternative([one for one in found if one.row.name not in refused], solution.fleet)
         if better is None or better.fleet is None:
@@ -165,7 +169,7 @@ def _add_alternatives(solution: Solution) -> tuple[Solution, tuple[FleetAlternat
         refused |= {better.row.name: why} if why else {}
         # What needs more than it is now known to have is looked for again.
         tried = {name: one for name, one in tried.items() if _stands(one, solution.problem, before=before)}
-        found = _beside(solution, tried)
+        found = _other_fleets(solution, tried)
     return solution, tuple(
         replace(row, what=f"{row.what}; {refused.get(row.name, 'not simulated')}")
         if could is not None and row.more is not None and row.more < 0
@@ -174,13 +178,17 @@ def _add_alternatives(solution: Solution) -> tuple[Solution, tuple[FleetAlternat
     )
 
 
-def _beside(solution: Solution, tried: dict[str, Fleet]) -> tuple[alternatives.Other, ...]:
+def _other_fleets(solution: Solution, tried: dict[str, Fleet]) -> tuple[alternatives.Other, ...]:
+    """Fleets under one more condition; those in `tried` are not sought again."""
     scale = alternatives.bound_scale(solution)
     return alternatives.alternatives(alternatives.Beside(solution, tried, scale))
 
 
 def _adopt_cheaper(solution: Solution, fleet: Fleet) -> tuple[Solution, str]:
-    """The answer with a cheaper fleet in its place, or why that is none."""
+    """
+    The answer with a cheaper fleet in its place once that is simulated, and ""; or the answer as it was and why the
+    other is none.
+    """
     cheaper, old = solution, solution.fleet
     unsure = _unsure(solution._replace(fleet=fleet))
     if unsure:
@@ -208,11 +216,12 @@ def _adopt_cheaper(solution: Solution, fleet: Fleet) -> tuple[Solution, str]:
 
 
 def _stands(fleet: Fleet, problem: FleetProblem, *, before: FleetProblem) -> bool:
-    """Whether replicas carry at least what they were picked for."""
+    """Whether no way in use of a fleet carries less in `problem` than in the one before."""
     return not any(_rises(before.ways[w], problem.ways[w]) for w, _ in fleet.replicas)
 
 
 def _rises(one: Way, was: Way) -> bool:
+    """Whether a way carries more of any bucket than it did."""
     return any(rate > before for rate, before in zip(one.rates, was.rates, strict=True))
 
 
@@ -275,7 +284,10 @@ def _order(solution: Solution) -> tuple[int, float]:
 
 
 def _of_these_kinds(asked: FleetContext, kinds: Iterable[str]) -> Solution | None:
-    """The best fleet of `max_kinds` of some kinds of accelerator: fewest objectives missed, then the cheapest."""
+    """
+    The best fleet of `max_kinds` of some kinds of accelerator: fewest objectives missed, then the cheapest; None where
+    none carries the load.
+    """
     choices: list[tuple[float, FleetContext]] = []
     for few in itertools.combinations(kinds, asked.request.max_kinds or 0):
         narrowed = asked.of_kinds(few)
@@ -327,13 +339,16 @@ def _unsure(solution: Solution) -> set[str]:
     """Names of what a fleet runs that could be simulated and is not."""
     workloads = solution.asked.request.workloads
     return {
-        chance.name
-        for _, chance in solution.running()
-        if not chance.simulated and workloads[chance.workload].kind in {"serve", "batch"}
+        candidate.name
+        for _, candidate in solution.running()
+        if not candidate.simulated and workloads[candidate.workload].kind in {"serve", "batch"}
     }
 
 
 def _answer(base: FleetPlan, solution: Solution, *, beside: tuple[FleetAlternative, ...]) -> FleetPlan:
+    """
+    The plan of a fleet: bill, replicas, other fleets, limits. It is not feasible where the bill is beyond the budget.
+    """
     request, fleet = solution.asked.request, solution.fleet
     by_bounds = request.quick or stop_asked()
     scale = None if by_bounds else alternatives.bound_scale(solution)
@@ -367,7 +382,7 @@ def _rejections(
     """One line for each workload and accelerator that serves it in no configuration."""
     lines: list[Rejection] = []
     for number, misses in missed.items():
-        able = {chance.site.accelerator.id for chance in found if chance.workload == number}
+        able = {candidate.site.accelerator.id for candidate in found if candidate.workload == number}
         nearest: dict[str, Loser] = {}
         for miss in misses:
             name = miss.accelerator.partition(":")[0]

@@ -26,7 +26,10 @@ MOST: Final = 0.99
 
 
 class FleetContext(Record, kw_only=True):
-    """The request with its hours, its machines, its chances, and what is known of how they turn out."""
+    """
+    The request with its hours, its machines (`held`), its candidates (`chances`), and what is known of how they turn
+    out.
+    """
 
     request: FleetRequest
     hours: Hours
@@ -88,9 +91,9 @@ class Solution(NamedTuple):
     def running(self, number: int | None = None) -> Iterator[tuple[int, Candidate]]:
         """The ways in use and their candidates, of all workloads or of one."""
         for w, _ in self.fleet.replicas:
-            chance = self.behind[w]
-            if chance is not None and number in {None, chance.workload}:
-                yield w, chance
+            candidate = self.behind[w]
+            if candidate is not None and number in {None, candidate.workload}:
+                yield w, candidate
 
     def hours(self, counts: Iterable[float]) -> float:
         """Hours that counts of each period stand for together. [h]"""
@@ -102,31 +105,31 @@ class Solution(NamedTuple):
 
 
 def problem_of(asked: FleetContext) -> tuple[FleetProblem, tuple[Candidate | None, ...]]:
-    """The programme, and the chance behind each of its ways; none for work of host cores."""
+    """The programme, and the candidate behind each of its ways; None for work of host cores."""
     request, hours = asked.request, asked.hours
     ways: list[Way] = []
     behind: list[Candidate | None] = []
     weights: dict[int, float] = {}
     for m in asked.usable:
         held = asked.held[m]
-        for chance in asked.chances:
-            if not fits_machine(chance, held):
+        for candidate in asked.chances:
+            if not fits_machine(candidate, held):
                 continue
             ways.append(
                 Way(
-                    pool=chance.workload,
+                    pool=candidate.workload,
                     machine=m,
-                    charge=_charge(chance, held),
+                    charge=_slots_taken(candidate, held),
                     whole=not held.passing,
-                    slices=1 if chance.piece is None else chance.piece.most,
-                    rates=tuple(rate * asked.speed for rate in _planned(asked, chance)),
-                    cores=cores_of(chance),
+                    slices=1 if candidate.piece is None else candidate.piece.most,
+                    rates=tuple(rate * asked.speed for rate in _planned_rates(asked, candidate)),
+                    cores=cores_of(candidate),
                 )
             )
-            behind.append(chance)
-            if chance.option is not None:
+            behind.append(candidate)
+            if candidate.option is not None:
                 continue
-            weights[m] = max(weights.get(m, 0.0), chance.memory.weights * chance.ranks)
+            weights[m] = max(weights.get(m, 0.0), candidate.memory.weights * candidate.ranks)
         if held.offer.vcpus:
             for p, workload in enumerate(request.workloads):
                 if workload.kind == "cpu" and p in held.users:
@@ -146,32 +149,42 @@ def problem_of(asked: FleetContext) -> tuple[FleetProblem, tuple[Candidate | Non
     return problem, tuple(behind)
 
 
-def _planned(asked: FleetContext, chance: Candidate) -> tuple[float, ...]:
-    workload = asked.request.workloads[chance.workload]
+def _planned_rates(asked: FleetContext, candidate: Candidate) -> tuple[float, ...]:
+    """
+    Rates of each bucket at the workload's confidence and the context's `more`; the headroom is in the demand. [1/s]
+    """
+    workload = asked.request.workloads[candidate.workload]
     at = moved_confidence(workload, asked.more)
-    return chance.rates if at == workload.confidence else chance.planned(workload, at)
+    return candidate.rates if at == workload.confidence else candidate.planned(workload, at)
 
 
 def moved_confidence(workload: FleetWorkload, more: float) -> float:
-    """The confidence of a workload and so much more, at most `MOST`; less is no less than half. [-]"""
+    """
+    The confidence of a workload plus `more`, at most `MOST`, or with a negative `more` at least half; one beyond these
+    already stays. [-]
+    """
     asked = workload.confidence
     moved = min(max(asked, MOST), asked + more) if more >= 0.0 else max(min(asked, LEAST), asked + more)
     return round(moved, 4) if more else asked
 
 
-def _charge(chance: Candidate, held: Stock) -> float:
-    """Slots that a replica takes; a run by itself pays for whole instances."""
+def _slots_taken(candidate: Candidate, held: Stock) -> float:
+    """Slots (accelerators) that a replica takes; a run by itself pays for whole instances."""
     whole = held.offer.count if held.passing else 1.0
-    return math.ceil(chance.ranks / whole) * whole
+    return math.ceil(candidate.ranks / whole) * whole
 
 
-def cores_of(chance: Candidate) -> float:
+def cores_of(candidate: Candidate) -> float:
     """Virtual cores of the host that a replica keeps busy."""
-    layout = chance.configuration.layout
+    layout = candidate.configuration.layout
     return float(serving_processes(layout)) if isinstance(layout, Layout) else 0.0
 
 
 def _pool(asked: FleetContext, number: int, workload: FleetWorkload) -> Pool:
+    """
+    A workload as the programme takes it. Of deferred work an amount (items or tokens per second, times hours); of
+    others the demand by bucket and period with headroom [1/s], of host cores in cores.
+    """
     loads, raised = asked.hours.loads[number], asked.raised[number]
     when = tuple(t for t, load in enumerate(loads) if load > 0)
     if workload.kind == "batch":

@@ -85,7 +85,7 @@ def fleet_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
     if twice:
         raise BadRequest(f"workloads: two are called '{echo(twice[0])}'; give each a name of its own")
     filters = replace(read_filters(filtered, additions), max_count=None)
-    own = tuple(_own(entry, i + 1, additions) for i, entry in enumerate(_entries(values, "own")))
+    own = tuple(_own_machine(entry, i + 1, additions) for i, entry in enumerate(_entries(values, "own")))
     quotas = tuple(_quota(entry, i + 1, additions) for i, entry in enumerate(_entries(values, "quotas")))
     if "max_accelerators" in given:
         quotas = (*quotas, FleetQuota(most=given["max_accelerators"]))
@@ -100,6 +100,7 @@ def fleet_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
 
 
 def _entries(values: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """The entries of a list of the request; empty where it is not given."""
     said = values.get(name) or []
     if isinstance(said, Mapping) or not isinstance(said, (list, tuple)):
         raise BadRequest(f"{name}: a list is expected, not {echo(said)}; start each entry with a dash")
@@ -112,6 +113,7 @@ def _entries(values: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 def _workload(
     entry: Mapping[str, Any], *, number: int, shared: Mapping[str, Any], zones: int, additions: Additions
 ) -> FleetWorkload:
+    """One workload, its name before whatever is wrong with it; filters that all share are in `shared`."""
     said = str(entry.get("name") or f"workload {number}")
     try:
         return _read_workload(entry, said, shared=shared, zones=zones, additions=additions)
@@ -122,6 +124,10 @@ def _workload(
 def _read_workload(
     entry: Mapping[str, Any], name: str, *, shared: Mapping[str, Any], zones: int, additions: Additions
 ) -> FleetWorkload:
+    """
+    One workload of any kind: what fields its kind needs and refuses, then the fields of the plan it is like. A batch
+    may run on spot altogether and need not survive a loss; others survive one where there are several zones.
+    """
     refuse_adapters(entry, what="a fleet")
     given = read_fields({key: value for key, value in entry.items() if key != "buckets"}, FleetWorkload)
     kind = given.get("kind", "batch" if "items" in given else "cpu" if "cpu_time" in given else "serve")
@@ -238,7 +244,8 @@ def _run_workload(
     )
 
 
-def _shares(buckets: Any) -> list[dict[str, Any]]:
+def _read_buckets(buckets: Any) -> list[dict[str, Any]]:
+    """Fields of listed buckets; their shares, which must sum to 100 % within a point, are scaled to do so exactly."""
     if not 1 <= len(buckets) <= MAX_BUCKETS:
         raise BadRequest(f"buckets: {len(buckets)} given; expected 1 to {MAX_BUCKETS}")
     read = []
@@ -261,19 +268,22 @@ def _shares(buckets: Any) -> list[dict[str, Any]]:
 
 
 def _mean_lengths(buckets: Any) -> dict[str, Any]:
-    read = _shares(buckets)
+    """Mean prompt and output tokens over listed buckets, by their shares."""
+    read = _read_buckets(buckets)
     return {name: sum(found["share"] * found[name] for found in read) for name in _LENGTHS[1:]}
 
 
 def _buckets(said: Any, read: Serve) -> tuple[Bucket, ...]:
-    """As listed; as many of equal work as asked for, cut from the profile; or one."""
+    """
+    As listed; as many of equal token shares as asked for, cut from the profile; or one with the request's lengths.
+    """
     if isinstance(said, (list, tuple)):
         return tuple(
             Bucket(
                 share=found["share"],
                 lengths=Lengths(prompt_tokens=found["prompt_tokens"], output_tokens=found["output_tokens"]),
             )
-            for found in _shares(said)
+            for found in _read_buckets(said)
         )
     number = read_fields({"buckets": said}, FleetWorkload)
     if number.get("buckets", 1) == 1:
@@ -291,6 +301,7 @@ def _buckets(said: Any, read: Serve) -> tuple[Bucket, ...]:
 
 
 def _window(text: str) -> tuple[int, int]:
+    """Hours of the day from (0 to 23) and until (1 to 24, or 0)."""
     start, dash, stop = text.partition("-")
     hours = tuple(int(part) for part in (start.strip(), stop.strip()) if part.isdecimal() and len(part) < 3)
     if not dash or len(hours) != 2 or max(hours) > 24 or hours[0] % 24 == hours[1] % 24:
@@ -298,7 +309,10 @@ def _window(text: str) -> tuple[int, int]:
     return hours[0] % 24, hours[1]
 
 
-def _own(entry: Mapping[str, Any], number: int, additions: Additions) -> OwnMachine:
+def _own_machine(entry: Mapping[str, Any], number: int, additions: Additions) -> OwnMachine:
+    """
+    Own accelerators of one kind; without `per_node` in the largest machines of 8, 4, 2 or 1 that divide the count.
+    """
     given = read_fields(entry, OwnMachine)
     for name in ("accelerator", "count"):
         if name not in given:

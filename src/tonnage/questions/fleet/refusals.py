@@ -38,7 +38,7 @@ BY_NEARNESS: Final = nearness({"confidence": -1, "tpot": 0, "ttft": 0, "e2e": 0,
 
 
 def over_budget(request: FleetRequest, usd_per_hour: float) -> Verdict | None:
-    """The verdict when the fleet costs more than may be spent."""
+    """The verdict when the fleet costs more than may be spent, on average over the hours; None where it does not."""
     budget = request.budget_usd_per_h
     if budget is None or usd_per_hour <= budget * (1.0 + 1e-9):
         return None
@@ -53,7 +53,9 @@ def over_budget(request: FleetRequest, usd_per_hour: float) -> Verdict | None:
 
 
 def over_kinds(asked: FleetContext, fleet: Fleet) -> Verdict | None:
-    """The verdict when no fleet of so few kinds of accelerator was found."""
+    """
+    The verdict when no fleet of so few kinds of accelerator was found; None where the fleet has no more than that.
+    """
     kinds, most = kinds_of(asked, fleet), asked.request.max_kinds
     if most is None or len(kinds) <= most:
         return None
@@ -67,14 +69,17 @@ def over_kinds(asked: FleetContext, fleet: Fleet) -> Verdict | None:
 
 
 def nobody_serves(asked: FleetContext, missed: Misses, *, excluded: Iterable[Rejection]) -> Verdict | None:
-    """A workload that nothing can serve, and the limit that stops what came closest."""
+    """
+    The limit that stops what came closest for the first workload that nothing can serve, or that nothing serves in one
+    bucket of lengths; None where each has something.
+    """
     for number, workload in enumerate(asked.request.workloads):
         if workload.kind == "cpu":
             if not any(held.offer.vcpus and number in held.users for held in asked.held):
                 reason = f"{workload.name}: no machine that passes the filters states its virtual cores"
                 return refusal("cores", reason, nearest="widen the filters")
             continue
-        mine = [chance for chance in asked.chances if chance.workload == number]
+        mine = [candidate for candidate in asked.chances if candidate.workload == number]
         lacking = next((b for b in range(len(workload.buckets)) if not any(c.rates[b] for c in mine)), None)
         if mine and lacking is None:
             continue
@@ -93,23 +98,24 @@ def moved_tries(asked: FleetContext, missed: Misses, *, additions: Additions) ->
     """The measurements that moved what no fleet is made of: what could serve each workload, else what came nearest."""
     found: list[CalibrationUse] = []
     for number, workload in enumerate(asked.request.workloads):
-        able = [_able(one) for one in asked.chances if one.workload == number]
+        able = [_as_loser(one) for one in asked.chances if one.workload == number]
         runs = partial(_as_measured, workload, additions)
         found += moved_losers(able or missed.get(number, ()), runs, by=BY_NEARNESS, additions=additions)
     return each_once(found)
 
 
-def _able(chance: Candidate) -> Loser:
-    """What could do it, were it not for the rest of the fleet."""
-    here, verdict = chance.configuration, Verdict(ok=True)
+def _as_loser(candidate: Candidate) -> Loser:
+    """A candidate as what could do it, were it not for the rest of the fleet."""
+    here, verdict = candidate.configuration, Verdict(ok=True)
     if isinstance(here, Configuration):
         return Infeasible(configuration=here, verdict=verdict)
     return InfeasibleRun(
-        what=here.label(part_name), accelerator=here.accelerator, verdict=verdict, option=chance.option
+        what=here.label(part_name), accelerator=here.accelerator, verdict=verdict, option=candidate.option
     )
 
 
 def _as_measured(workload: FleetWorkload, additions: Additions, tried: Loser) -> Iterator[Run]:
+    """What was tried as calibrations know it; nothing for samples and work of host cores."""
     if workload.serve is not None and isinstance(tried, Infeasible):
         yield from alone(workload.serve, tried)
     elif workload.run is not None and isinstance(tried, InfeasibleRun):
@@ -136,7 +142,7 @@ def what_stops(asked: FleetContext) -> Verdict:
     rented = [quota for quota in problem.quotas if quota.name not in own]
     for quota in rented:
         left = replace(problem, quotas=tuple(one for one in problem.quotas if one is not quota))
-        short = _short_of(left, (quota,))
+        short = _fewest_slots(left, (quota,))
         if short is not None:
             return _quota_verdict(f"the quota of {quota.name}", quota.most, short)
     if asked.loss and any(pool.survives > 0 for pool in problem.pools):
@@ -161,7 +167,7 @@ def what_stops(asked: FleetContext) -> Verdict:
         return unsure
     if len(rented) > 1:
         left = replace(problem, quotas=tuple(one for one in problem.quotas if one.name in own))
-        short = _short_of(left, tuple(rented))
+        short = _fewest_slots(left, tuple(rented))
         if short is not None:
             names = " and ".join(quota.name for quota in rented)
             return _quota_verdict(f"the quotas of {names} together", sum(q.most for q in rented), short)
@@ -173,7 +179,10 @@ def what_stops(asked: FleetContext) -> Verdict:
 
 
 def _less_sure(asked: FleetContext) -> Verdict | None:
-    """The verdict where what there is carries the load with less confidence, tens of points at a time."""
+    """
+    The verdict where what there is carries the load with less confidence, tens of points at a time; None where it does
+    not even at half.
+    """
     most = max(w.confidence for w in asked.request.workloads)
     for less in range(1, math.ceil((most - LEAST) / STEP + 1e-9) + 1):
         if cheapest_fleet(problem_of(replace(asked, more=-less * STEP))[0], gap=0.5, nodes=NODES).feasible:
@@ -191,8 +200,11 @@ def _quota_verdict(name: str, most: float, need: float) -> Verdict:
     )
 
 
-def _short_of(problem: FleetProblem, quotas: tuple[Quota, ...]) -> float | None:
-    """The fewest slots at once, of those that count against quotas left out, that carry the load; none if none do."""
+def _fewest_slots(problem: FleetProblem, quotas: tuple[Quota, ...]) -> float | None:
+    """
+    The fewest slots at once, of those that count against `quotas` (left out of `problem`), that carry the load; None
+    where it cannot be carried.
+    """
     counted = {
         (m, term.name)
         for q in quotas

@@ -58,7 +58,9 @@ class Stock(Record, kw_only=True):
 
 
 def stock(request: FleetRequest, *, additions: Additions) -> tuple[tuple[Stock, ...], tuple[Rejection, ...]]:
-    """Every kind of machine worth looking at, and the accelerators that the filters leave nothing of."""
+    """
+    Every kind of machine worth looking at, own machines first, and the accelerators that the filters leave nothing of.
+    """
     open_sites, users, excluded = _open(request, additions)
     cores = any(w.kind == "cpu" for w in request.workloads)
     runs = any(w.run is not None for w in request.workloads)
@@ -153,7 +155,7 @@ def machine_of(held: Stock, *, weight_bytes: float) -> Machine:
 
 
 def _steps(offer: Offer) -> tuple[Step, ...]:
-    """What a contract brings and charges over its months; none where what stands is paid, and nothing else."""
+    """What a contract brings and charges over its months; empty where it has neither a minimum nor a ramp."""
     held = offer.contract
     if held is None or not (held.minimum or held.ramp):
         return ()
@@ -173,7 +175,10 @@ def _steps(offer: Offer) -> tuple[Step, ...]:
 
 
 def _bridge(offer: Offer, term: str) -> float | None:
-    """What an instance costs on demand until a ramp has brought it, compared as the contract is. [USD/h]"""
+    """
+    What an instance costs on demand until a ramp has brought it, compared as the contract is; None without a ramp or
+    such a price. [USD/h]
+    """
     held = offer.contract
     if held is None or term != CONTRACT or not held.ramp or held.bridge_usd_per_hour is None:
         return None
@@ -188,7 +193,7 @@ def spot_useful(offer: Offer, start_s: float) -> float:
 
 
 def quotas_on(request: FleetRequest, held: tuple[Stock, ...]) -> tuple[Quota, ...]:
-    """The request's quotas, and what there is of one's own."""
+    """The request's quotas, the stock of offers that state one, and the number of own machines."""
     found = [
         Quota(
             name=quota.label(),
@@ -220,7 +225,7 @@ def _counts(quota: FleetQuota, offer: Offer) -> bool:
 
 
 def _cheapest(offers: list[Offer], terms: tuple[str, ...], *, places: int) -> list[Offer]:
-    """The cheapest on each term, in as many places as are wanted."""
+    """The cheapest offers on each term, each in another place, in as many `places` as are wanted; all contracts."""
     # What a contract binds to beside its price is weighed by the programme.
     kept = [offer for offer in offers if offer.contract is not None]
     for term in terms:
@@ -250,6 +255,7 @@ def _hosts(found: list[Stock], terms: tuple[str, ...]) -> list[Stock]:
 
 
 def _owned_stock(request: FleetRequest, additions: Additions) -> list[Stock]:
+    """Own machines of the request, which every workload may use; their number is a quota of `quotas_on`."""
     found = []
     for own in request.own:
         accelerator = catalog.accelerator(own.accelerator, additions)

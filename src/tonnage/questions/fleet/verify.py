@@ -34,42 +34,48 @@ if TYPE_CHECKING:
 def simulate(asked: FleetContext, *, names: set[str]) -> FleetContext:
     """The same with the candidates of the names simulated, each once, and what that says of the others."""
     done: dict[str, Candidate] = {}
-    for chance in asked.chances:
+    for candidate in asked.chances:
         # What carries samples or trains has no requests of prompts and answers to play.
-        played = asked.request.workloads[chance.workload].kind in {"serve", "batch"}
-        if played and not stop_asked() and chance.name in names and not chance.simulated and chance.name not in done:
-            done[chance.name] = _with_simulation(asked, chance)
+        played = asked.request.workloads[candidate.workload].kind in {"serve", "batch"}
+        if (
+            played
+            and not stop_asked()
+            and candidate.name in names
+            and not candidate.simulated
+            and candidate.name not in done
+        ):
+            done[candidate.name] = _with_simulation(asked, candidate)
     found = [
-        replace(chance, rates=one.rates, capacities=one.capacities, simulated=True)
-        if (one := done.get(chance.name)) is not None
-        else chance
-        for chance in asked.chances
+        replace(candidate, rates=one.rates, capacities=one.capacities, simulated=True)
+        if (one := done.get(candidate.name)) is not None
+        else candidate
+        for candidate in asked.chances
     ]
     return replace(asked, chances=tuple(_with_what_was_learnt(asked, found)))
 
 
-def _with_simulation(asked: FleetContext, chance: Candidate) -> Candidate:
+def _with_simulation(asked: FleetContext, candidate: Candidate) -> Candidate:
     """The candidate with simulated capacities in place of the mean field's."""
     from tonnage.questions.serve.capacity_search import search_capacity
 
-    workload = asked.request.workloads[chance.workload]
-    requests, which = asked.requests_of(chance.workload)
+    workload = asked.request.workloads[candidate.workload]
+    requests, which = asked.requests_of(candidate.workload)
     rates = []
-    for bucket, point in enumerate(chance.points):
+    for bucket, point in enumerate(candidate.points):
         if point is None:
             rates.append(0.0)
             continue
-        assert workload.serve is not None and chance.replica is not None
+        assert workload.serve is not None and candidate.replica is not None
         here = lengths_served(workload.serve, workload, bucket=bucket)
         mine = of_bucket(requests, which, bucket=bucket)
-        found = search_capacity(here, chance.replica, requests=mine, guess=point, close=False)
+        found = search_capacity(here, candidate.replica, requests=mine, guess=point, close=False)
         rates.append(found.found.low_per_s if found.best is not None else 0.0)
-    return replace(chance.carrying(workload, tuple(rates)), simulated=True)
+    return replace(candidate.carrying(workload, tuple(rates)), simulated=True)
 
 
 def _with_what_was_learnt(asked: FleetContext, found: list[Candidate]) -> list[Candidate]:
     """
-    The chances, those not simulated carrying at most `NEAR` times of the mean field's what the best simulated ones do.
+    The candidates; those not simulated carry at most `NEAR` times the best simulated share of the mean field's rate.
 
     Where one prompt in twenty decides, all carry a fifth of what averages say: a programme that takes the others at
     their averages picks whatever was not simulated, round after round.
@@ -104,9 +110,9 @@ NARROW: Final = 1e-3
 
 
 class Group(Record, kw_only=True):
-    """Equal replicas of one workload, wherever they stand."""
+    """Equal replicas of one workload, wherever they stand, in one period."""
 
-    chance: Candidate
+    candidate: Candidate
     replicas: int
     """Up, whole ones: of spot ones, the share that is there."""
     up: float
@@ -115,7 +121,7 @@ class Group(Record, kw_only=True):
 
 
 def checks_of(solution: Solution) -> tuple[FleetCheck, ...]:
-    """A check of every workload with objectives, whole and with the failure domain lost that carries most."""
+    """A check of every workload that serves or samples: whole, without its spares, and after the worst domain loss."""
     asked, found = solution.asked, list[FleetCheck]()
     for number, workload in enumerate(asked.request.workloads):
         if workload.kind not in {"serve", "infer"}:
@@ -158,24 +164,24 @@ def _groups_at(
     problem, fleet = solution.problem, solution.fleet
     kinds: dict[str, tuple[Candidate, float, list[float]]] = {}
     for (w, firm), counts in fleet.replicas.items():
-        way, chance = problem.ways[w], solution.behind[w]
-        if way.pool != number or chance is None or counts[period] <= 0:
+        way, candidate = problem.ways[w], solution.behind[w]
+        if way.pool != number or candidate is None or counts[period] <= 0:
             continue
         machine = problem.machines[way.machine]
         if left is not None and (not firm or left.get(way.machine, 0.0) <= 0):
             continue
         up = counts[period] if firm else counts[period] * min(t.available for t in machine.terms if not t.firm)
         up *= 1.0 if left is None else left[way.machine]
-        able = [up * rate for rate in chance.rates]
+        able = [up * rate for rate in candidate.rates]
         chosen = [fleet.flows[w, firm, b][period] if (w, firm, b) in fleet.flows else None for b in range(len(able))]
         flows = [a if left is not None or f is None else f for a, f in zip(able, chosen, strict=True)]
-        _, before, carried = kinds.get(chance.name, (chance, 0.0, [0.0] * len(flows)))
-        kinds[chance.name] = (chance, before + up, [x + y for x, y in zip(carried, flows, strict=True)])
+        _, before, carried = kinds.get(candidate.name, (candidate, 0.0, [0.0] * len(flows)))
+        kinds[candidate.name] = (candidate, before + up, [x + y for x, y in zip(carried, flows, strict=True)])
     groups = [
-        Group(chance=chance, replicas=max(1, math.floor(up + 1e-9)), up=up, flows=tuple(flows))
-        for chance, up, flows in kinds.values()
+        Group(candidate=candidate, replicas=max(1, math.floor(up + 1e-9)), up=up, flows=tuple(flows))
+        for candidate, up, flows in kinds.values()
     ]
-    return groups, sum(group.replicas * max(group.chance.rates) for group in groups)
+    return groups, sum(group.replicas * max(group.candidate.rates) for group in groups)
 
 
 def _dealt_anew(groups: list[Group], workload: FleetWorkload) -> list[Group]:
@@ -185,7 +191,7 @@ def _dealt_anew(groups: list[Group], workload: FleetWorkload) -> list[Group]:
         return groups
     # Of each group, what it takes of each bucket; then the share of time that the busiest spends.
     columns = [
-        Column(0.0, whole=False, upper=UNLIMITED if rate > 0 else 0.0) for g in groups for rate in g.chance.rates
+        Column(0.0, whole=False, upper=UNLIMITED if rate > 0 else 0.0) for g in groups for rate in g.candidate.rates
     ]
     busiest = len(columns)
     columns.append(Column(1.0, whole=False))
@@ -194,7 +200,7 @@ def _dealt_anew(groups: list[Group], workload: FleetWorkload) -> list[Group]:
         for b, bucket in enumerate(workload.buckets)
     ]
     for n, group in enumerate(groups):
-        spent = {n * several + b: 1.0 / (rate * group.up) for b, rate in enumerate(group.chance.rates) if rate > 0}
+        spent = {n * several + b: 1.0 / (rate * group.up) for b, rate in enumerate(group.candidate.rates) if rate > 0}
         rows.append(Row({**spent, busiest: -1.0}, upper=0.0))
     solved = solve(Programme(columns, rows)).values
     if solved is None:
@@ -203,9 +209,9 @@ def _dealt_anew(groups: list[Group], workload: FleetWorkload) -> list[Group]:
 
 
 def _without_failed(groups: list[Group], number: int) -> list[Group]:
-    """The groups without so many of the replicas that carry most each."""
+    """The groups without that number of replicas, those that carry most each first."""
     left = []
-    for group in sorted(groups, key=lambda one: -max(one.chance.rates)):
+    for group in sorted(groups, key=lambda one: -max(one.candidate.rates)):
         gone = min(number, group.replicas)
         number -= gone
         if group.replicas > gone:
@@ -216,7 +222,7 @@ def _without_failed(groups: list[Group], number: int) -> list[Group]:
 
 
 def _hardest(solution: Solution, number: int) -> tuple[int, list[Group]]:
-    """The period in which replicas are busiest, and its replicas."""
+    """The period in which replicas of a workload are busiest (where a load has none: infinitely), and its groups."""
     best: tuple[float, int, list[Group]] = (-1.0, 0, [])
     for period, load in enumerate(solution.asked.hours.loads[number]):
         groups, able = _groups_at(solution, number, period=period)
@@ -228,7 +234,9 @@ def _hardest(solution: Solution, number: int) -> tuple[int, list[Group]]:
 
 
 def _worst_loss(solution: Solution, number: int, *, period: int) -> tuple[str, list[Group]]:
-    """The failure domain that carries most of a workload, and the replicas that are left without it."""
+    """
+    The failure domain whose loss leaves least of a workload's capacity ("" = none), and what firm groups are left.
+    """
     request, problem = solution.asked.request, solution.problem
     if request.zones > 1:
         each = _left_without_zone(solution, period, zones=request.zones)
@@ -283,6 +291,7 @@ def _left_without_zone(solution: Solution, period: int, *, zones: int) -> list[d
 def _check(
     base: FleetCheck, workload: FleetWorkload, groups: list[Group], *, drawn: tuple[Requests, Any] | None
 ) -> FleetCheck:
+    """Percentiles over all replicas' requests, refused ones missing every objective; misses where none completes."""
     if base.rate_per_s <= 0:
         return base
     if drawn is None:
@@ -292,7 +301,7 @@ def _check(
     n = min(REQUESTS, len(drawn[0].prompt))
     times: list[tuple[Any, Any, Any]] = []
     refused = 0
-    for group, run in _runs(base, groups, drawn, n):
+    for group, run in _played_groups(base, groups, drawn, n):
         from tonnage.simulation.slo import settled_requests
 
         kept = settled_requests(run)
@@ -346,12 +355,17 @@ def _chance(base: FleetCheck, workload: FleetWorkload, groups: list[Group]) -> f
 
 def _chance_of(group: Group, workload: FleetWorkload, loads: list[float]) -> float:
     """That a replica carries so much of each bucket within the objectives. [-]"""
-    chance = group.chance
-    if len(loads) == 1 and chance.odds[0] is not None and chance.points[0] is not None and chance.capacities[0] > 0:
-        return chance.odds[0].chance(loads[0] * chance.points[0].rate_per_s / chance.capacities[0])
+    candidate = group.candidate
+    if (
+        len(loads) == 1
+        and candidate.odds[0] is not None
+        and candidate.points[0] is not None
+        and candidate.capacities[0] > 0
+    ):
+        return candidate.odds[0].chance(loads[0] * candidate.points[0].rate_per_s / candidate.capacities[0])
 
     def carries(confidence: float) -> bool:
-        firm = chance.firm(workload, confidence)
+        firm = candidate.firm(workload, confidence)
         busy = math.fsum(
             load / sure if sure > 0 else math.inf for load, sure in zip(loads, firm, strict=True) if load > 0
         )
@@ -365,7 +379,7 @@ def _chance_of(group: Group, workload: FleetWorkload, loads: list[float]) -> flo
 
 
 def _check_waiting(base: FleetCheck, workload: FleetWorkload, groups: list[Group]) -> FleetCheck:
-    """Samples: the mean time to an answer where every kind of replica gets the share that it was chosen for."""
+    """Samples: the computed mean time to an answer, where each kind of replica gets the share chosen for it."""
     asked = workload.infer
     assert asked is not None
     whole = sum(group.flows[0] for group in groups)
@@ -375,13 +389,16 @@ def _check_waiting(base: FleetCheck, workload: FleetWorkload, groups: list[Group
     waits = 0.0
     for group in groups:
         share = group.flows[0] / whole
-        waits += share * service_s(group.chance, each_per_s=base.rate_per_s * share / group.replicas)
+        waits += share * service_s(group.candidate, each_per_s=base.rate_per_s * share / group.replicas)
     meets = math.isfinite(waits) and (asked.latency_s is None or waits <= asked.latency_s)
     seen = waits if math.isfinite(waits) else None
     return replace(base, replicas=replicas, meets=meets, e2e_s=seen, percentile=50.0)
 
 
-def _runs(base: FleetCheck, groups: list[Group], drawn: tuple[Requests, Any], n: int) -> list[tuple[Group, Simulated]]:
+def _played_groups(
+    base: FleetCheck, groups: list[Group], drawn: tuple[Requests, Any], n: int
+) -> list[tuple[Group, Simulated]]:
+    """A simulation of each group that gets requests, of the first `n`; of many replicas a few with their share."""
     from tonnage.simulation.arrivals import at_rate
     from tonnage.simulation.router import simulate_fleet
     from tonnage.simulation.serving import select_requests
@@ -397,7 +414,7 @@ def _runs(base: FleetCheck, groups: list[Group], drawn: tuple[Requests, Any], n:
         mine = select_requests(requests, (dealt == i) & (thinned < replicas / group.replicas))
         if not len(mine.prompt):
             continue
-        replica = group.chance.replica
+        replica = group.candidate.replica
         assert replica is not None
         arrays = replica_arrays(
             replica,

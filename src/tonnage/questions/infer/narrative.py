@@ -91,7 +91,10 @@ def with_verdicts(options: tuple[InferOption, ...], request: Infer) -> tuple[Inf
 
 
 def smaller_part_text(options: tuple[InferOption, ...], everything: Sequence[InferOption]) -> str:
-    """Beside an option that is hardly used: the part with the least power that would do alone (B11)."""
+    """
+    Beside an option that is hardly used: the part with the least power that would do alone (B11); empty where the first
+    is used enough.
+    """
     if options[0].used >= IDLE_FROM:
         return ""
     best = options[0]

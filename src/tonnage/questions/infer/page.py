@@ -58,6 +58,7 @@ def _ranking(plan: InferPlan) -> Ranking:
 
 
 def _question(plan: InferPlan) -> list[str]:
+    """The model, the load and its shapes, the objective, in parts of a line."""
     request, video = plan.request, plan.request.video
     parts = [model_name(request.model)]
     if video is not None:
@@ -95,6 +96,7 @@ def _recommendation(_: InferPlan, best: InferOption) -> Headline:
 
 
 def _meters(plan: InferPlan, best: InferOption) -> list[Meter]:
+    """Latency against its objective, the load against what all accelerators take, power, and the battery."""
     battery = best.battery_h
     return [
         msgspec.structs.replace(
@@ -191,6 +193,7 @@ def _option_parts(plan: InferPlan, option: InferOption) -> dict[str, Contents]:
 
 
 def _count(plan: InferPlan, option: InferOption) -> list[str]:
+    """How the number of accelerators comes about."""
     load, each = plan.request.rate_per_s, option.capacity_per_s
     whole = option.count * each.value
     return [
@@ -218,6 +221,7 @@ CELLS: Final = (
 
 
 def infer_charts(plan: InferPlan) -> tuple[Chart | None, ...]:
+    """Latency against price, and memory of the first options."""
     return (_latency_and_price(plan), memory_chart(plan.options[:5], _infer_label))
 
 

@@ -58,7 +58,7 @@ SECONDS_PER_HOUR = 3600.0
 
 
 def add_costs(request: Infer, option: InferOption, *, audio: bool) -> InferOption:
-    """The option with its unit costs; unchanged where nobody rents it."""
+    """The option with its unit costs; unchanged where nobody rents it. `audio`: samples are seconds of sound."""
     if option.bill is None:
         return option
     hourly, capacity = option.bill.usd_per_hour, option.capacity_per_s.value * option.count
@@ -115,6 +115,7 @@ def _ask(request: Infer, additions: Additions, today: date) -> Context[Infer]:
 
 
 def _look(asked: Context[Infer]) -> Found[Infer, InferOption, InferPlan]:
+    """Every part in every format; parts beside those named are tried for `smaller`, and neither options nor refused."""
     request, bills = asked.request, _bills(asked)
     outcomes = [
         (part, precision, _option(asked, part, precision=precision, made=bills.get(part.id, [])))
@@ -152,7 +153,10 @@ def refuse_text_models(request: Infer, model: Model) -> None:
 
 
 def _bills(asked: Context[Infer]) -> dict[str, list[Bill]]:
-    """Bills of one instance of every offer, by the part it rents."""
+    """
+    Bills of one instance of every offer, by the part it rents; those named are no filter here, for a smaller part may
+    do.
+    """
     request = asked.request
     open_sites, _ = sites(replace(request.filters, accelerators=()), additions=asked.additions)
     found: dict[str, list[Bill]] = {}
@@ -183,6 +187,7 @@ def _parts(asked: Context[Infer], bills: dict[str, list[Bill]]) -> Iterator[Acce
 
 
 def case_of(request: Infer, model: Model, *, part: str, precision: str, engine: str = NETWORK_ENGINE) -> InferCase:
+    """The case that `predict` would be asked of one saturated accelerator."""
     return InferCase(
         model=model, accelerator=part, precision=precision, engine=engine, saturated=True,
         resolution=request.resolution, seq_len=request.seq_len, steps=request.steps, frames=request.frames,
@@ -191,6 +196,7 @@ def case_of(request: Infer, model: Model, *, part: str, precision: str, engine: 
 
 
 def _option(asked: Context[Infer], part: Accelerator, *, precision: str, made: list[Bill]) -> InferOption | Verdict:
+    """A part in one format, or the limit that stops it; of a named part, what is not measured raises."""
     request, model = asked.request, asked.model
     if (missing := no_unit(part, precision)) is not None:
         return refusal("precision", missing)
@@ -199,7 +205,7 @@ def _option(asked: Context[Infer], part: Accelerator, *, precision: str, made: l
         return refusal("engine", missing)
     setup = setup_of(case_of(request, model, part=part.id, precision=precision, engine=engine), asked.additions)
     try:
-        return _fewest(request, setup, made)
+        return _sized_option(request, setup, made)
     except TonnageError as problem:
         if part.id in request.filters.accelerators:
             raise
@@ -225,17 +231,17 @@ def engine_on(request: Infer, model: Model, *, part: Accelerator) -> str:
     return next(knowing, NETWORK_ENGINE)
 
 
-def _fewest(request: Infer, setup: Setup, made: list[Bill]) -> InferOption | Verdict:
+def _sized_option(request: Infer, setup: Setup, made: list[Bill]) -> InferOption | Verdict:
     """
     The fewest accelerators for the load, and the smallest batch that carries it there in time; else the limit that
     stops it: memory, latency, how many there are of those that `made` bills, or the battery.
     """
-    usable = setup.accelerator.driver_memory_bytes
-    tried = [times for size in BATCHES if memory_of(setup, times := batch_times(setup, size)).value <= usable]
+    driver_bytes = setup.accelerator.driver_memory_bytes
+    tried = [times for size in BATCHES if memory_of(setup, times := batch_times(setup, size)).value <= driver_bytes]
     if not tried:
         need = memory_of(setup, batch_times(setup, 1)).value
-        needs = f"a batch of 1 needs {need / 2**30:.1f} GiB of {usable / 2**30:.1f}"
-        return refusal("memory", needs, short_by=need - usable)
+        needs = f"a batch of 1 needs {need / 2**30:.1f} GiB of {driver_bytes / 2**30:.1f}"
+        return refusal("memory", needs, short_by=need - driver_bytes)
     decoded, decode_used = _decode(request, setup.accelerator)
     best: _Sized | None = None
     quickest = math.inf
@@ -286,13 +292,19 @@ def _counts(request: Infer, setup: Setup, times: Times, *, least: int) -> Iterat
 
 
 def firm_per_s(request: Infer, setup: Setup, *, times: Times) -> float:
-    """What one accelerator carries with the headroom kept and surely enough, whatever its latency. [1/s]"""
+    """
+    What one accelerator carries with the headroom kept and with the confidence asked for, whichever is less, whatever
+    its latency. [1/s]
+    """
     spread = math.log(errors_of(setup).factor("samples_per_s"))
     return times.samples_per_s * min(1.0 - request.headroom, math.exp(-spread * end_at(request.confidence)))
 
 
 def chance_of_load(request: Infer, setup: Setup, *, times: Times, each: float, waits: float) -> float:
-    """The chance that one accelerator carries so many samples per second, and answers within the latency. [-]"""
+    """
+    The chance that one accelerator carries `each` samples per second, and answers within the latency, of which it takes
+    `waits` [s]. [-]
+    """
     errors = errors_of(setup)
     spread, slow = (math.log(errors.factor(name)) for name in ("samples_per_s", "latency_s"))
     ends = [math.log(times.samples_per_s / each) / spread if spread else end_of(True)]
@@ -319,7 +331,10 @@ def _decoder(request: Infer, part: Accelerator) -> Decoder | None:
 
 
 def _decode(request: Infer, part: Accelerator) -> tuple[int, float | None]:
-    """Accelerators that the decoders alone call for, and the share of one's decoders that the streams take."""
+    """
+    Accelerators that the decoders alone call for, headroom kept, and the streams over one accelerator's decoders; 0 and
+    None where it decodes nothing or its rate is not known.
+    """
     video, known = request.video, _decoder(request, part)
     if video is None or known is None:
         return 0, None
@@ -331,6 +346,10 @@ def _decode(request: Infer, part: Accelerator) -> tuple[int, float | None]:
 def _build_option(
     request: Infer, setup: Setup, best: _Sized, *, decoded: tuple[int, float | None], made: list[Bill]
 ) -> InferOption:
+    """
+    A count and batch as an option; power and energy are of all accelerators, arithmetic in use a share of their peak,
+    streams what one carries with the headroom kept.
+    """
     (count, times, waits, chance), (decoders, decode_used) = best, decoded
     capacity, errors = times.samples_per_s, errors_of(setup)
     used = request.rate_per_s / (capacity * count)
@@ -378,7 +397,7 @@ def _build_option(
 
 
 def _load_of(setup: Setup, times: Times) -> LoadShare:
-    """What a board draws while it looks at one batch after another."""
+    """What an accelerator draws of its limit while it computes one batch after another."""
     work = (replace(op, count=op.count * stage.times) for stage in times.stages.stages for op in stage.work)
     return work_load(work, seconds=times.interval_s, accelerator=setup.accelerator)
 
@@ -399,7 +418,10 @@ def _with_host(asked: Context[Infer], option: InferOption) -> InferOption:
 
 
 def _cheapest(made: list[Bill], count: int) -> Bill | None:
-    """The least that so many accelerators cost, on whole instances of one offer; sellers' own prices first."""
+    """
+    The least that so many accelerators cost, on whole instances of one offer; sellers' own prices first; None where
+    nobody rents them.
+    """
     grown = [with_instances(one, math.ceil(count / one.accelerators_per_instance)) for one in made]
     return min(grown, key=lambda one: (one.trust != "primary", one.compared_usd_per_hour), default=None)
 

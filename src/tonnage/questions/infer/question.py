@@ -47,6 +47,7 @@ def infer_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
 
 
 def _video(given: Mapping[str, Any]) -> Video | None:
+    """Streams of video; None where none are given."""
     if "streams" not in given:
         stray = [name for name in ("fps", "every", "frame", "codec", "decode") if name in given]
         if stray:
@@ -58,6 +59,7 @@ def _video(given: Mapping[str, Any]) -> Video | None:
 
 
 def _frame(text: str) -> tuple[int, int]:
+    """Width and height of a frame in pixels, from "1280x720" or a name."""
     name = text.strip().lower()
     sized = re.fullmatch(r"(\d{2,5})x(\d{2,5})", name)
     if sized:

@@ -79,7 +79,10 @@ def case_of(request: Rl, place: Place) -> RlCase:
 
 
 def best_of(request: Rl, place: Place, *, model: Model) -> Arranged | None:
-    """The case with the shortest step; where nothing fits one that says why; none where no split divides."""
+    """
+    The case with the shortest step among the splits; where nothing fits, the first that says why; None where no split
+    divides. Without staleness there is one split: shared accelerators.
+    """
     base, card = case_of(request, place), place.accelerator
     found: list[Arranged] = []
     evaluated = 0
@@ -112,6 +115,7 @@ def _step_s(one: Arranged) -> float:
 
 
 def _split(one: Arranged) -> RlSplit:
+    """A predicted case as a row of splits: accelerators of both sides and their times a step."""
     return RlSplit(
         rollout=one.case.rollout_count or 0,
         training=one.case.train_accelerators,
@@ -122,7 +126,10 @@ def _split(one: Arranged) -> RlSplit:
 
 
 def _splits(request: Rl, place: Place) -> Iterator[int | None]:
-    """Accelerators that only generate, in whole instances where there are several."""
+    """
+    Accelerators that only generate, in whole instances where there are several: the stated number, or those of the
+    usual shares; None = all are shared, where there is no staleness.
+    """
     if not request.staleness:
         yield None
         return
@@ -135,7 +142,10 @@ def _splits(request: Rl, place: Place) -> Iterator[int | None]:
 
 
 def _fastest(case: RlCase, model: Model, card: Accelerator) -> tuple[RlCase, Generation] | None:
-    """The layout of replicas that generates soonest; where none holds the model, the widest."""
+    """
+    The layout of replicas that generates soonest; where none holds the model, the widest; None where no tensor degree
+    divides accelerators and heads.
+    """
     widest: tuple[RlCase, Generation] | None = None
     best: tuple[RlCase, Generation] | None = None
     count = case.rollout_accelerators
@@ -156,6 +166,6 @@ def _fastest(case: RlCase, model: Model, card: Accelerator) -> tuple[RlCase, Gen
 
 
 def _divides(model: Model, tp: int) -> bool:
-    """Whether heads can be cut so."""
+    """Whether attention heads can be cut into that many ranks."""
     heads = (getattr(group.mixer, "num_attention_heads", None) for group in model.layers)
     return all(number % tp == 0 for number in heads if number)

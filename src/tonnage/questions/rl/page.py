@@ -51,6 +51,7 @@ def _memory_risk(plan: RlPlan, best: RlOption) -> Text | str:
 
 
 def _question(plan: RlPlan) -> list[str]:
+    """Model, algorithm, steps, responses and limits, in parts of a line."""
     request = plan.request
     responses = f"{request.prompts_per_step:,} x {request.responses_per_prompt} responses"
     return [
@@ -86,6 +87,7 @@ def _degrees(option: RlOption) -> str:
 
 
 def _meters(plan: RlPlan, best: RlOption) -> list[Meter]:
+    """The step with its phases, the run's time against the deadline, and memory of an accelerator that trains."""
     phases = (
         Meter(name, show(sum(phase.value for phase in best.phases if phase.name == name), "s"))
         for name in ("rollout", "training", "weights")
@@ -100,7 +102,10 @@ def _meters(plan: RlPlan, best: RlOption) -> list[Meter]:
 
 
 def _next_split(plan: RlPlan) -> str:
-    """The split that comes nearest to the first's."""
+    """
+    The split of the same accelerators whose step is next to the first's; empty where they are shared or no other was
+    predicted.
+    """
     best = plan.options[0]
     others = sorted((s for s in plan.splits if s.rollout != best.rollout_accelerators), key=lambda s: s.step_s)
     if not others:
@@ -122,6 +127,7 @@ def _cores(best: RlOption) -> Text | str:
 
 
 def _why(plan: RlPlan) -> dict[str, Contents]:
+    """Sections of `--why` on the first option; none where nothing works."""
     if not plan.options:
         return {}
     best = plan.options[0]
@@ -140,6 +146,7 @@ def _why(plan: RlPlan) -> dict[str, Contents]:
 
 
 def _rates(option: RlOption) -> list[str]:
+    """Tokens per second of both sides, and electricity of the run."""
     trained = option.tokens_per_s_per_accelerator
     return [
         f"{trained.value:,.0f} tokens/s trained on per accelerator, both sides counted",
@@ -187,6 +194,7 @@ MOST_OPTIONS: Final = 6
 
 
 def rl_charts(plan: RlPlan) -> tuple[Chart | None, ...]:
+    """Every picture of a feasible plan; none where nothing works."""
     if not plan.options:
         return ()
     return (_phases(plan), memory_chart(plan.options[:MOST_OPTIONS], accelerators_text))

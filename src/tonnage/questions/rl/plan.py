@@ -79,6 +79,7 @@ def plan_rl(request: Rl, *, additions: Additions = catalog.NOTHING, today: date 
 
 
 def _ask(request: Rl, additions: Additions, today: date) -> Context[Rl]:
+    """The request with its model; refuses models that generate no text and responses beyond its context."""
     model = with_training_totals(resolve(request.model, additions=additions))
     longest = request.prompt_tokens + (request.max_response_tokens or request.response_tokens)
     if not model.layers:
@@ -97,6 +98,7 @@ Key = tuple[str, str | None, int]
 
 
 def _look(asked: Context[Rl]) -> Found[Rl, RlOption, RlPlan]:
+    """Everything arranged, and the options: cheapest first, or where only money is limited the fastest."""
     request = asked.request
     found, excluded = sites(request.filters, additions=asked.additions, without=WORKERS)
     open_sites, refused = trainable_sites(found, filters=request.filters, precision=request.precision)
@@ -112,7 +114,7 @@ def _look(asked: Context[Rl]) -> Found[Rl, RlOption, RlPlan]:
             kept.setdefault((place.accelerator.id, place.intra_link, place.count), arranged)
         return _options_of(asked, rental, arranged=arranged)
 
-    worth, tries = inf if _hasty(request) else WORTH, _tries(asked, open_sites)
+    worth, tries = inf if _hasty(request) else WORTH, _attempts(asked, open_sites)
     options, missed, _ = search_attempts(request, tries, arrange=arrange, hasty=False, worth=worth, whatever=True)
     hasty = _hasty(request)
     told = with_verdicts(
@@ -134,6 +136,7 @@ def _look(asked: Context[Rl]) -> Found[Rl, RlOption, RlPlan]:
 
 
 def _sections(asked: Context[Rl], open_sites: tuple[Site, ...], kept: dict[Key, Arranged], plan: RlPlan) -> RlPlan:
+    """A feasible plan with what explains it: other splits, one step off policy, cheaper options at a risk."""
     ranked = plan.options
     first = kept[_key(ranked[0])]
     return replace(
@@ -163,7 +166,7 @@ def _with_electricity(option: RlOption, arranged: Arranged | None, additions: Ad
     return option if load is None else with_electricity(option, accelerator=part, load=load)
 
 
-def _tries(asked: Context[Rl], open_sites: tuple[Site, ...]) -> Iterator[Attempt]:
+def _attempts(asked: Context[Rl], open_sites: tuple[Site, ...]) -> Iterator[Attempt]:
     """Every rental worth a look, with the least that its arithmetic alone can take and cost."""
     request, model = asked.request, asked.model
     tokens = request.prompts_per_step * request.responses_per_prompt * (request.prompt_tokens + request.response_tokens)
@@ -181,7 +184,7 @@ def _tries(asked: Context[Rl], open_sites: tuple[Site, ...]) -> Iterator[Attempt
 
 
 def _counts(request: Rl, *, least: float) -> tuple[int, ...]:
-    """Doubling counts from what holds the states on; both sides together."""
+    """Doubling counts of both sides together, from what holds the states on; the stated count alone."""
     if request.count is not None:
         return (request.count,)
     most = min(request.filters.max_count or MAX_ACCELERATORS, MAX_ACCELERATORS)
@@ -190,6 +193,7 @@ def _counts(request: Rl, *, least: float) -> tuple[int, ...]:
 
 
 def _lead(request: Rl, first: RlOption) -> str:
+    """Why the first option leads, by what the request limits."""
     asked, likely = whole_percent(request.confidence), whole_percent(first.chance)
     if not first.sure:
         return f"likeliest to keep every limit: {likely}, and none has {asked}"
@@ -245,6 +249,7 @@ def _sentence(asked: Context[Rl], options: tuple[RlOption, ...]) -> str:
 
 
 def _trail(best: RlOption, first: Arranged) -> tuple[Decision, ...]:
+    """Accelerators, split, and the next split of the same accelerators where there is one."""
     said = [
         Decision(
             question="Which accelerators, how many?",
@@ -274,7 +279,7 @@ def _trail(best: RlOption, first: Arranged) -> tuple[Decision, ...]:
 
 
 def _off_policy(asked: Context[Rl], best: RlOption, open_sites: tuple[Site, ...]) -> str:
-    """What a staleness of one step would save on the accelerators of the first option."""
+    """What a staleness of one step would save on the first option's accelerators; empty where nothing is known."""
     if asked.request.staleness or best.accelerators < 2:
         return ""
     stale = replace(asked.request, staleness=1)
@@ -294,6 +299,7 @@ def _off_policy(asked: Context[Rl], best: RlOption, open_sites: tuple[Site, ...]
 
 
 def _assumptions(asked: Context[Rl], ranked: tuple[RlOption, ...]) -> tuple[str, ...]:
+    """Everything the answer takes as given that the user did not say."""
     request = asked.request
     said = [*what_if(asked.additions), *names_taken(request.filters, asked.additions)]
     if request.max_response_tokens is None:
@@ -328,13 +334,14 @@ def _options_of(asked: Context[Rl], rental: Rental, *, arranged: Arranged | None
 
 
 def _short_bytes(arranged: Arranged) -> float:
-    """What the fullest accelerator lacks, on the side that lacks more. [bytes]"""
-    usable = arranged.trained.setup.accelerator.driver_memory_bytes
+    """What the fullest accelerator lacks, on the side that lacks more; 0 where nothing is known to lack. [bytes]"""
+    driver_bytes = arranged.trained.setup.accelerator.driver_memory_bytes
     sides = (arranged.result.train_memory, arranged.result.rollout_memory)
-    return max((side.value - usable for side in sides if side is not None), default=0.0)
+    return max((side.value - driver_bytes for side in sides if side is not None), default=0.0)
 
 
 def _option(asked: Context[Rl], rental: Rental, arranged: Arranged, term: str) -> RlOption:
+    """One arrangement on the offers of one term: its run, bill, and chance of keeping deadline, budget and memory."""
     request, result, case, setup = asked.request, arranged.result, arranged.case, arranged.trained.setup
     assert result.step_s is not None and result.step is not None
     assert result.tokens_per_s_per_accelerator is not None
@@ -386,7 +393,7 @@ def _option(asked: Context[Rl], rental: Rental, arranged: Arranged, term: str) -
 
 def _step_load(arranged: Arranged) -> LoadShare | None:
     """
-    Mean draw of all accelerators over their limit, step after step; absent where a side does not fit.
+    Mean draw of all accelerators over their limit, step after step; None where a side does not fit.
 
     Generation draws as any served load, training as any step, the rest waits. Each pool of accelerators is at work in
     its own phases and idle in the others: shared ones in both, on policy also while new weights are on their way.

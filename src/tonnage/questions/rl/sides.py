@@ -107,7 +107,7 @@ def lengths_of(case: RlCase, count: int) -> tuple[float, ...]:
 
 def rollout_case(case: RlCase, model: Model, *, replicas: int, requests: float) -> ServeCase:
     """
-    What `predict` would be asked about the rollout: all of a step's requests in flight.
+    What `predict` would be asked about the rollout: all of a step's requests in flight, `requests` on each replica.
 
     Each token comes with its log-probability, and the loops run engines under Ray, which schedules a step only when the
     one before has ended; who runs it otherwise says `async_scheduling`.
@@ -128,7 +128,10 @@ def rollout_case(case: RlCase, model: Model, *, replicas: int, requests: float) 
 
 
 def generation(case: RlCase, model: Model, *, accelerator: Accelerator, host_s: float = 0.0) -> Generation:
-    """The rollout of a case; without a time where the model does not fit beside its cache."""
+    """
+    The rollout of a case; without a time (`found` None) where the model does not fit beside its cache. `host_s` is what
+    the loop around the engine adds to each decode step. [s]
+    """
     replicas = case.rollout_accelerators // case.rollout_layout.ranks
     responses = case.responses / kept_share(case)
     steps = together(case)
@@ -214,7 +217,10 @@ def passes_of(case: RlCase) -> tuple[str, ...]:
 
 
 def bins_of(lengths: tuple[float, ...], *, size: float) -> int:
-    """Sequences of `size` tokens that lengths pack into, the longest first and each into the first that has room."""
+    """
+    Sequences of `size` tokens that lengths pack into, the longest first and each into the first that has room; a length
+    beyond `size` has a sequence of its own.
+    """
     free: list[float] = []
     for length in sorted(lengths, reverse=True):
         place = next((i for i, left in enumerate(free) if left >= length), None)
@@ -227,7 +233,7 @@ def bins_of(lengths: tuple[float, ...], *, size: float) -> int:
 
 def training(case: RlCase, model: Model, *, accelerator: Accelerator, factor: float = 1.0) -> Training:
     """
-    The training of a case, packed, arranged and timed.
+    The training of a case, packed, arranged and timed; `factor` is what the loop makes of every pass. [-]
 
     Raises
     ------
@@ -264,7 +270,10 @@ def training(case: RlCase, model: Model, *, accelerator: Accelerator, factor: fl
 def _choose_layout(
     case: RlCase, model: Model, accelerator: Accelerator, *, batch: int, size: int, ranks: int
 ) -> Chosen:
-    """The setup of the trainer, its open degrees chosen as `predict` chooses them; at most so many data-parallel."""
+    """
+    The setup of the trainer, its open degrees chosen as `predict` chooses them, for a guessed number of packed
+    sequences: `size` tokens each, and at least one for each of `ranks`.
+    """
     sequences = max(1, round(batch * (case.given_tokens + case.response_tokens) / size))
     asked = TrainCase(
         model=model,

@@ -97,17 +97,22 @@ def check_case(case: RlCase) -> None:
 
 
 def step_of(case: RlCase, made: Generation, *, trained: Training, error: float) -> RlResult:
-    """The step of a rollout and a training; `error` is the least 90 % factor of its interval."""
+    """
+    The step of a rollout and a training; `error` is the least 90 % factor of its interval. Where either side does not
+    fit, memory, layout and the reason alone.
+    """
     pool, setup = made.deployment.pool, trained.setup
     basis = weakest((estimate.basis(setup), made.basis))
     rollout_memory = pool.memory if pool.verdict.ok else pool.need
     memory = estimate.memory(setup)
     layout = _layout(case, made, trained)
     notes = (*made.deployment.notes, *trained.notes, *_notes(case, made))
-    usable = setup.accelerator.driver_memory_bytes
+    driver_bytes = setup.accelerator.driver_memory_bytes
     why = "" if pool.verdict.ok else f"rollout: {pool.verdict.reason}"
-    if not why and memory.value > usable:
-        why = f"training needs {show(memory.value, 'bytes')} of {show(usable, 'bytes')} on the fullest accelerator"
+    if not why and memory.value > driver_bytes:
+        why = (
+            f"training needs {show(memory.value, 'bytes')} of {show(driver_bytes, 'bytes')} on the fullest accelerator"
+        )
     short = RlResult(
         fits=False,
         basis=Basis.DERIVED,
@@ -152,6 +157,7 @@ def _tree(case: RlCase, made: Generation, trained: Training) -> Quantity:
 
 
 def _rollout_node(case: RlCase, made: Generation) -> Quantity:
+    """Generation of a step's responses by its parts; the model must fit. [s]"""
     assert made.found is not None
     replicas = f"{made.responses:,.0f} responses on {made.replicas} replicas, {made.found.running:,.0f} at once on each"
     parts = (
@@ -166,6 +172,7 @@ def _rollout_node(case: RlCase, made: Generation) -> Quantity:
 
 
 def _training_node(trained: Training) -> Quantity:
+    """Forward passes and optimizer steps of a step, the loop's factor on each. [s]"""
     steps, over = trained.optimizer_steps, trained.factor
     passes = tuple(
         _leaf(f"log-probabilities or values: {name}", over * steps * trained.forward.value, "one forward pass")
@@ -177,6 +184,10 @@ def _training_node(trained: Training) -> Quantity:
 
 
 def _weights_node(case: RlCase, made: Generation, trained: Training) -> Quantity:
+    """
+    The way of new weights into the engines, of all replicas at once; on shared accelerators also of training states to
+    the host and back. [s]
+    """
     at = made.deployment
     held = weight_bytes(at.placement.model, at.placement.precision, layout=at.memory_layout).value
     total = held * at.memory_layout.ranks
@@ -221,7 +232,10 @@ def _leaf(name: str, seconds: float, how: str = "") -> Quantity:
 
 
 def _factor(tree: Quantity, made: Generation, trained: Training, *, least: float) -> float:
-    """Errors of generation and training are independent: their shares add in squares; never below the fit's."""
+    """
+    The 90 % factor of a step, at least the fit's. Errors of generation and training are independent, so their shares
+    add in squares; where both work at once, the larger counts.
+    """
     serve = made.errors.factor("output_tokens_per_s") if made.errors else 1.0
     train = estimate.errors(trained.setup).factor("step_s")
     spread = (math.log(serve) * made.total_s, math.log(train) * trained.total_s)
@@ -237,6 +251,7 @@ def _binds(tree: Quantity) -> str:
 
 
 def _layout(case: RlCase, made: Generation, trained: Training) -> dict[str, Any]:
+    """Accelerators and degrees of both sides, as answers show them."""
     degrees, setup = trained.setup.layout, trained.setup
     rollout = {name: getattr(case.rollout_layout, name) for name in ("tp", "pp", "dp", "ep")}
     train: dict[str, Any] = {name: getattr(degrees, name) for name in ("tp", "pp", "vpp", "cp", "ep", "dp")}
@@ -261,7 +276,10 @@ def _layout(case: RlCase, made: Generation, trained: Training) -> dict[str, Any]
 
 
 def _needs(case: RlCase, made: Generation, trained: Training) -> tuple[HostNeed, ...]:
-    """What the hosts must bring for all accelerators together."""
+    """
+    What the hosts must bring for all accelerators together: cores that score, and memory for states where accelerators
+    are shared.
+    """
     needs = []
     if case.reward_s:
         cores = made.responses * case.reward_s / made.total_s
@@ -284,6 +302,7 @@ def _needs(case: RlCase, made: Generation, trained: Training) -> tuple[HostNeed,
 
 
 def _notes(case: RlCase, made: Generation) -> tuple[str, ...]:
+    """What a step takes as given: lengths, dynamic sampling, staleness."""
     said = [f"response lengths follow the profile '{case.lengths}', scaled to a mean of {case.response_tokens:,.0f}"]
     if case.kept is None and case.algorithm == "dapo":
         fact = run_fact("groups_kept")

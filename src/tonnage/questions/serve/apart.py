@@ -64,7 +64,10 @@ GUESS: Final = 0.7
 def separate_pools(
     request: Serve, serving: list[tuple[Candidate, ServeOption]], *, first: ServeOption, today: date
 ) -> SeparatePools | None:
-    """The cheapest fleet of pools on the configurations that cost least; absent = none serves, or none is simulated."""
+    """
+    The cheapest fleet of pools among the configurations that cost least; None where none meets the objectives, and
+    where nothing is looked at: no simulator, no rate (a number in flight instead), or no objective.
+    """
     if not can_simulate() or request.rate_per_s is None or not has_objectives(request):
         return None
     from tonnage.questions.serve.capacity_search import draw_requests
@@ -77,7 +80,8 @@ def separate_pools(
         one
         for candidate, _ in cheapest
         for workers in UNITS
-        if (one := _fleet(request, candidate, workers=workers, requests=requests, first=first, today=today)) is not None
+        if (one := _pool_fleet(request, candidate, workers=workers, requests=requests, first=first, today=today))
+        is not None
     ]
     if not found:
         return None
@@ -85,21 +89,24 @@ def separate_pools(
     candidate = next(c for c, _ in cheapest if c.configuration == best.configuration)
     workers = best.prefill_workers + best.decode_workers
     together = Unit(prefill=0, decode=workers, transfer_s=0.0)
-    _, both = _tried(request, candidate, worker=candidate.replica, unit=together, requests=requests)
+    _, both = _simulated_unit(request, candidate, worker=candidate.replica, unit=together, requests=requests)
     simulations = both.simulations + sum(one.simulations for one in found)
     best = replace(best, together_per_s=both.low_per_s, simulations=simulations)
     return replace(best, sentence=_pools_sentence(best))
 
 
-def _fleet(
+def _pool_fleet(
     request: Serve, candidate: Candidate, *, workers: PoolWorkers, requests: Requests, first: ServeOption, today: date
 ) -> SeparatePools | None:
-    """As many units as carry the load, on the cheapest offer; absent = a unit misses the objectives at any rate."""
+    """
+    As many units as carry the peak load with headroom and spares, on the cheapest offer; None where a unit does not
+    fit, misses the objectives at any rate, or no offer holds so many. `together_per_s` and `sentence` are the caller's.
+    """
     ranks, count = candidate.configuration.layout.ranks, workers.prefill + workers.decode
     worker, state = unit_of(request, candidate, workers=workers)
     if state is None or (made := state.unit) is None:
         return None
-    trial, seen = _tried(request, candidate, worker=worker, unit=made, requests=requests)
+    trial, seen = _simulated_unit(request, candidate, worker=worker, unit=made, requests=requests)
     if not seen.rate_per_s:
         return None
     units = replicas_of(request, trial.at(seen.low_per_s))
@@ -127,10 +134,13 @@ def _fleet(
     )
 
 
-def _tried(
+def _simulated_unit(
     request: Serve, candidate: Candidate, *, worker: Replica, unit: Unit, requests: Requests
 ) -> tuple[Trial, SimulatedCapacity]:
-    """What a unit of a candidate's workers takes within the objectives."""
+    """
+    How many requests per second one unit of a candidate's workers takes within the objectives, and the trial that says
+    what requests see at other rates.
+    """
     from tonnage.questions.serve.capacity_search import PRECISION, trial_of
 
     workers, best = unit.prefill + unit.decode, candidate.best
@@ -140,6 +150,10 @@ def _tried(
 
 
 def _pools_sentence(found: SeparatePools) -> str:
+    """
+    The pools in words: price against the first option's, latencies, and the rate of all units beside that of as many
+    workers that are not disaggregated.
+    """
     each = f"{found.prefill_workers} prefill + {found.decode_workers} decode workers"
     units = f"{found.units} units of {each}" if found.units > 1 else each
     saved = (
@@ -158,7 +172,11 @@ def _pools_sentence(found: SeparatePools) -> str:
 
 
 def image_costs(request: Serve, first: ServeOption, *, found: Candidate) -> ImageCosts | None:
-    """What images cost on the first option's accelerators, wherever they are encoded."""
+    """
+    What images cost on the first option's accelerators, wherever they are encoded; None without images. `found` is the
+    first option's candidate, `ttft_share` the part of its mean TTFT that encoding and moving take (0 where no place is
+    the option's own).
+    """
     images = request.lengths.images
     if images is None:
         return None
@@ -166,7 +184,7 @@ def image_costs(request: Serve, first: ServeOption, *, found: Candidate) -> Imag
     model = at.placement.model
     work = encoder_work(model, images, count=1.0, precision=at.placement.precision, layout=Layout())
     flop = sum(op.flop * op.count for op in work)
-    ways = _ways(request, found)
+    ways = _encoder_ways(request, found)
     own = next((way for way in ways if way.configuration == first.configuration.label(part_name)), None)
     share = min(1.0, (own.encode_s + own.move_s) / first.capacity.ttft_mean_s) if own is not None else 0.0
     return ImageCosts(
@@ -180,15 +198,19 @@ def image_costs(request: Serve, first: ServeOption, *, found: Candidate) -> Imag
     )
 
 
-def _ways(request: Serve, found: Candidate) -> list[EncoderWay]:
-    """Each place, on the layout and the formats of a candidate, by averages."""
+def _encoder_ways(request: Serve, found: Candidate) -> list[EncoderWay]:
+    """
+    Each place of the encoder on the layout and formats of a candidate, by averages: both on the replica; then the
+    cheapest unit of each kind, or the plan's own. Units are left out without a rate or an objective, and with data or
+    pipeline parallelism.
+    """
     base = replace(found.configuration, pools=None, engine=replace(found.configuration.engine, mm_encoder_tp_mode=None))
     made: list[EncoderWay] = []
     together: Candidate | None = None
     for configuration in encoder_modes(request, base):
-        one = _candidate(request, found, configuration)
+        one = _with_encoder_place(request, found, configuration)
         together = together or one
-        made.append(_beside(request, one))
+        made.append(_way_on_replica(request, one))
     if together is None or request.rate_per_s is None or not has_objectives(request):
         return made
     if base.layout.dp * base.layout.pp > 1:
@@ -199,7 +221,7 @@ def _ways(request: Serve, found: Candidate) -> list[EncoderWay]:
     own = found.configuration.pools
     best: dict[str, tuple[bool, float, EncoderWay]] = {}
     for workers in sizes:
-        way = _apart(request, together, workers)
+        way = _way_in_units(request, together, workers)
         if way is not None:
             # The plan's own unit stands for its kind, whatever another would cost.
             key = workers != own, math.inf if way.usd_per_hour is None else way.usd_per_hour
@@ -208,8 +230,11 @@ def _ways(request: Serve, found: Candidate) -> list[EncoderWay]:
     return made + [best[name][2] for name in sorted(best)]
 
 
-def _candidate(request: Serve, found: Candidate, configuration: Configuration) -> Candidate:
-    """The same site with another place for the encoder, as far as it can be looked at."""
+def _with_encoder_place(request: Serve, found: Candidate, configuration: Configuration) -> Candidate:
+    """
+    A candidate's site and offers with another place for the encoder, by averages. Where nothing fits or no objective is
+    met, replica, state or capacity that it lacks stay those of `found`.
+    """
     model = found.replica.placement.model
     replica = reusing_replica(request, configuration, model=model, accelerator=found.site.accelerator)
     made = replace(found, configuration=configuration, replica=replica, simulated=None, point=None, scale=1.0)
@@ -221,7 +246,11 @@ def _candidate(request: Serve, found: Candidate, configuration: Configuration) -
     return made if best is None else replace(made, best=best, binds=binds)
 
 
-def _beside(request: Serve, one: Candidate) -> EncoderWay:
+def _way_on_replica(request: Serve, one: Candidate) -> EncoderWay:
+    """
+    The encoder beside the language model of a replica: seconds a request, bytes of one accelerator, and requests per
+    second of one replica at the confidence asked for. Rate 0 and no price where it does not fit or meets no objective.
+    """
     at, images = one.replica, request.lengths.images
     assert images is not None
     tp, dealt = at.placement.layout.tp, at.engine.mm_encoder_tp_mode == "data"
@@ -246,7 +275,11 @@ def _beside(request: Serve, one: Candidate) -> EncoderWay:
     )
 
 
-def _apart(request: Serve, one: Candidate, workers: PoolWorkers) -> EncoderWay | None:
+def _way_in_units(request: Serve, one: Candidate, workers: PoolWorkers) -> EncoderWay | None:
+    """
+    A unit of such workers, with encoders of its own or with images encoded by its prefill workers; None where a unit
+    does not fit. Rate 0 and no price where it meets no objective; the rate is of one unit, the price of the fleet.
+    """
     worker, state = unit_of(request, one, workers=workers)
     images = request.lengths.images
     if state is None or state.unit is None or images is None:
@@ -261,7 +294,7 @@ def _apart(request: Serve, one: Candidate, workers: PoolWorkers) -> EncoderWay |
         cost = _cost(request, made) if rate > 0.0 else None
     e = state.unit.encoders
     if e is None:
-        beside = _beside(request, replace(one, replica=worker))
+        beside = _way_on_replica(request, replace(one, replica=worker))
         name, ranks = "on prefill workers, decode apart", configuration.ranks
         return replace(
             beside,
@@ -288,7 +321,7 @@ def _apart(request: Serve, one: Candidate, workers: PoolWorkers) -> EncoderWay |
 
 
 def _cost(request: Serve, one: Candidate) -> float | None:
-    """Of the fleet for the whole load, by averages. [USD/h]"""
+    """Of the fleet for the peak load, by averages; None where no offer holds it. [USD/h]"""
     usd = one.cost(request, needed_of(request, one)).usd
     return None if math.isinf(usd) else usd
 

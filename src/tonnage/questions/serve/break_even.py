@@ -54,10 +54,10 @@ SLO_RATIO: Final = 1.25
 NOTHING: Final = "nothing that was looked at serves it"
 
 
-class _Placed(Record, kw_only=True):
-    """A candidate, how much more it takes than the mean field says, and what was asked of it already."""
+class _ScaledCandidate(Record, kw_only=True):
+    """A candidate, its capacity over the mean field's, and a cache of what was computed of it at other inputs."""
 
-    of: Candidate
+    candidate: Candidate
     listed: bool
     """At a price that its seller states."""
     scale: float = 1.0
@@ -73,13 +73,13 @@ class _Placed(Record, kw_only=True):
     def odds_under(self, slo: Slo) -> Odds:
         """Its chances under some objectives."""
         if slo not in self.odds:
-            self.odds[slo] = Odds(self.of.odds.curve, slo)
+            self.odds[slo] = Odds(self.candidate.odds.curve, slo)
         return self.odds[slo]
 
     def most_under(self, request: Serve) -> tuple[Point | None, str]:
         """The most that it takes by the mean field under the objectives of a request with its lengths."""
         if request.slo not in self.most:
-            state = state_of(request, self.of.replica, unit=self.of.state.unit)
+            state = state_of(request, self.candidate.replica, unit=self.candidate.state.unit)
             holds = state.load.max_concurrency >= 1
             self.most[request.slo] = state.largest(self.points) if holds else (None, "kv")
         return self.most[request.slo]
@@ -112,17 +112,18 @@ def serve_break_even(
     open_sites : sequence of Site
     model : Model
     """
-    few = _few(request, found, varied=varied)
+    cheapest = _cheapest_candidates(request, found, varied=varied)
     flips = [
         *break_even_prices(options),
-        *_another_replica(request, options[0], few),
+        *_another_replica(request, options[0], cheapest),
     ]
-    late = _late(request, missed, open_sites=open_sites, model=model)
-    for (axis, changed), chances in (
-        *((each, few) for each in _loads(request)), *((each, [*few, *late]) for each in _objectives(request))
+    too_slow = _too_slow_candidates(request, missed, open_sites=open_sites, model=model)
+    for (axis, changed), candidates in (
+        *((each, cheapest) for each in _load_axes(request)),
+        *((each, [*cheapest, *too_slow]) for each in _objective_axes(request)),
     ):  # fmt: skip
-        flips += break_even_along(axis, at=partial(_along, changed, chances), nothing=NOTHING)
-    lengthened = [(one, _at_lengths(request, one, model)) for one in _with_settings(few)]
+        flips += break_even_along(axis, at=partial(_contenders_at, changed, candidates), nothing=NOTHING)
+    lengthened = [(one, _capacity_by_length(request, one, model)) for one in _to_lengthen(cheapest)]
     tokens = request.lengths.prompt_tokens + request.lengths.output_tokens
     # Beyond the longest that one of them was built for, nothing is known: somewhere before the next doubling it ends.
     known = [points[-1][0] for _, points in lengthened if points]
@@ -131,7 +132,7 @@ def serve_break_even(
         least=tokens / 2.0 ** DOUBLINGS[-1], most=tokens * max(known, default=1.0),
     )  # fmt: skip
 
-    def longer(share: float) -> list[_Placed]:
+    def longer(share: float) -> list[_ScaledCandidate]:
         return [replace(one, scale=one.scale * scale) for one, scale in scaled_at(lengthened, share)]
 
     flips += break_even_along(length, at=lambda n: _contenders(request, longer(n / tokens)), nothing=NOTHING)
@@ -141,12 +142,16 @@ def serve_break_even(
 Changed = Callable[[float], Serve]
 
 
-def _along(changed: Changed, chances: Sequence[_Placed], value: float) -> list[Contender]:
-    return _contenders(changed(value), chances)
+def _contenders_at(changed: Changed, candidates: Sequence[_ScaledCandidate], value: float) -> list[Contender]:
+    """What serves the request that `changed` makes of a value, with its cost."""
+    return _contenders(changed(value), candidates)
 
 
-def _loads(request: Serve) -> list[tuple[Axis, Changed]]:
-    """How much comes, and how unevenly."""
+def _load_axes(request: Serve) -> list[tuple[Axis, Changed]]:
+    """
+    The axes of load (mean rate, or requests in flight where that is what was asked) and of its peak over the mean, each
+    with what makes the request of a value.
+    """
     found: list[tuple[Axis, Changed]] = []
     if request.rate_per_s is not None:
         axis = Axis(name="mean rate", now=request.rate_per_s, unit="1/s")
@@ -159,7 +164,8 @@ def _loads(request: Serve) -> list[tuple[Axis, Changed]]:
     return found
 
 
-def _objectives(request: Serve) -> list[tuple[Axis, Changed]]:
+def _objective_axes(request: Serve) -> list[tuple[Axis, Changed]]:
+    """An axis for each stated latency objective, in seconds, with what makes the request of a value."""
     found: list[tuple[Axis, Changed]] = []
     for name, value in stated(request.slo).items():
         axis = Axis(name=name.removesuffix("_s").upper(), now=value, unit="s", ratio=SLO_RATIO)
@@ -171,13 +177,13 @@ def _with_objective(request: Serve, name: str, value: float) -> Serve:
     return replace(request, slo=replace(request.slo, **{name: value}))
 
 
-def _contenders(request: Serve, chances: Iterable[_Placed]) -> list[Contender]:
+def _contenders(request: Serve, candidates: Iterable[_ScaledCandidate]) -> list[Contender]:
     """What each costs at this request; those that cannot serve it are left out."""
     found = []
-    for chance in chances:
-        best, binds = chance.most_under(request)
+    for scaled in candidates:
+        best, binds = scaled.most_under(request)
         if best is not None:
-            made = _contender(request, chance, best=_scale_load(best, chance.scale), binds=binds)
+            made = _contender(request, scaled, best=_scale_load(best, scaled.scale), binds=binds)
             found += [made] if made is not None else []
     return found
 
@@ -186,14 +192,18 @@ def _scale_load(best: Point, scale: float) -> Point:
     return replace(best, rate_per_s=best.rate_per_s * scale, concurrency=best.concurrency * scale)
 
 
-def _contender(request: Serve, chance: _Placed, *, best: Point, binds: str) -> Contender | None:
-    c, error = chance.of.configuration, chance.of.replica.rate_factor
-    firm = chance.odds_under(request.slo).capacity(request.confidence) * chance.scale
+def _contender(request: Serve, scaled: _ScaledCandidate, *, best: Point, binds: str) -> Contender | None:
+    """
+    A candidate's fleet for this request with its cost, and the cost if capacity lies at either end of its interval;
+    None where no offer holds it, or it breaks the request's limit of count or budget.
+    """
+    c, error = scaled.candidate.configuration, scaled.candidate.replica.rate_factor
+    firm = scaled.odds_under(request.slo).capacity(request.confidence) * scaled.scale
     counts = [
         replicas_of(request, best, factor=factor, firm=firm, seats=binds in SEATS, adapters=c.engine.adapters)
         for factor in (1.0, error, 1.0 / error)
     ]
-    usd, low, high = (_usd(request, chance, count) for count in counts)
+    usd, low, high = (_usd(request, scaled, count) for count in counts)
     ranks = c.ranks
     most, budget = request.filters.max_count, request.budget_usd_per_h
     if usd is None or (most is not None and counts[0] * ranks > most) or (budget is not None and usd > budget):
@@ -202,15 +212,15 @@ def _contender(request: Serve, chance: _Placed, *, best: Point, binds: str) -> C
     told = f"{counts[0] * ranks} x {part_name(c.accelerator)} ({how}) at {show(usd, 'USD/h')}"
     return Contender(
         name=_name(c), cost=Quantity(value=usd, unit="USD/h", low=low, high=high), told=told, sure=firm > 0.0,
-        listed=chance.listed, configuration=c,
+        listed=scaled.listed, configuration=c,
     )  # fmt: skip
 
 
-def _usd(request: Serve, chance: _Placed, replicas: int) -> float | None:
+def _usd(request: Serve, scaled: _ScaledCandidate, replicas: int) -> float | None:
     """What so many replicas cost on the cheapest offer of the site; None where none holds them. [USD/h]"""
-    if replicas not in chance.bills:
-        chance.bills[replicas] = chance.of.cost(request, replicas).compared
-    usd = chance.bills[replicas]
+    if replicas not in scaled.bills:
+        scaled.bills[replicas] = scaled.candidate.cost(request, replicas).compared
+    usd = scaled.bills[replicas]
     return usd if math.isfinite(usd) else None
 
 
@@ -218,27 +228,28 @@ def _name(configuration: Configuration) -> str:
     return " ".join((configuration.accelerator, configuration.precision.stored, *configuration.settings()))
 
 
-def _few(
+def _cheapest_candidates(
     request: Serve,
     found: Iterable[tuple[Candidate, ServeOption]],
     *,
     varied: Callable[[Candidate], list[Candidate]],
-) -> list[_Placed]:
+) -> list[_ScaledCandidate]:
     """
-    The cheapest options, a few of one accelerator, with what the simulation adds to the mean field.
+    The cheapest options, a few of one accelerator, each with its capacity over the mean field's (`scale`).
 
-    Of the first few, other settings are contenders too; what simulation says of them is that of the option itself.
+    Of the first few, other settings are contenders too; their scale is that of the option itself, for they were not
+    simulated. Options that miss the objectives by the mean field are left out.
     """
     # In the plan's own order: at one price the faster leads.
     ranked = sorted(found, key=lambda pair: rank_of(pair[1]))
     counts: dict[str, int] = {}
-    kept: list[_Placed] = []
+    kept: list[_ScaledCandidate] = []
     known = {candidate.configuration for candidate, _ in ranked}
     for candidate, _ in ranked:
         name = _name(candidate.configuration)
         if counts.get(name, 0) >= OF_ONE or sum(counts.values()) >= CONTENDERS or candidate.replica.times is None:
             continue
-        placed = _placed(request, candidate)
+        placed = _scaled_candidate(request, candidate)
         guess, _ = placed.most_under(request)
         if guess is None:
             continue
@@ -246,21 +257,30 @@ def _few(
         scale = candidate.best.rate_per_s / guess.rate_per_s
         kept.append(replace(placed, scale=scale))
         others = varied(candidate) if sum(counts.values()) <= VARIED else []
-        kept += [replace(_placed(request, one), scale=scale) for one in others if one.configuration not in known]
+        kept += [
+            replace(_scaled_candidate(request, one), scale=scale) for one in others if one.configuration not in known
+        ]
     return kept
 
 
-def _placed(request: Serve, candidate: Candidate) -> _Placed:
-    """A candidate of which nothing was asked yet."""
+def _scaled_candidate(request: Serve, candidate: Candidate) -> _ScaledCandidate:
+    """A candidate with scale 1 and an empty cache."""
     offers, terms = candidate.site.offers, request.filters.terms
-    return _Placed(of=candidate, listed=any(offer.trust_of(term) == "primary" for offer in offers for term in terms))
+    return _ScaledCandidate(
+        candidate=candidate, listed=any(offer.trust_of(term) == "primary" for offer in offers for term in terms)
+    )
 
 
-def _late(request: Serve, missed: Iterable[Infeasible], *, open_sites: Sequence[Site], model: Model) -> list[_Placed]:
-    """Accelerators that hold the model and are too slow, nearest to the objectives first."""
+def _too_slow_candidates(
+    request: Serve, missed: Iterable[Infeasible], *, open_sites: Sequence[Site], model: Model
+) -> list[_ScaledCandidate]:
+    """
+    Accelerators that hold the model and are too slow, nearest to the objectives first, one configuration of each; those
+    whose site is no longer open are left out.
+    """
     slow = sorted((miss for miss in missed if miss.alone is not None), key=lambda miss: miss.verdict.short_by or 0.0)
     sites = {(site.accelerator.id, site.intra_link): site for site in open_sites}
-    kept: dict[str, _Placed] = {}
+    kept: dict[str, _ScaledCandidate] = {}
     for miss in slow:
         c = miss.configuration
         site = sites.get((c.accelerator, c.intra_link))
@@ -272,21 +292,27 @@ def _late(request: Serve, missed: Iterable[Infeasible], *, open_sites: Sequence[
         alone = Candidate(
             site=site, configuration=c, replica=replica, best=miss.alone, binds="", state=state, odds=odds
         )
-        kept[c.accelerator] = _placed(request, alone)
+        kept[c.accelerator] = _scaled_candidate(request, alone)
     return list(kept.values())
 
 
-def _with_settings(few: list[_Placed]) -> list[_Placed]:
-    """The first contenders without other settings, and the first of all with them."""
-    plain = [one for one in few if not one.of.configuration.settings()][:LENGTHENED]
-    first = _plain(few[0].of.configuration) if few else None
-    others = (one for one in few if one.of.configuration.settings())
-    return plain + [one for one in others if _plain(one.of.configuration) == first]
+def _to_lengthen(cheapest: list[_ScaledCandidate]) -> list[_ScaledCandidate]:
+    """
+    Candidates to build again for other lengths: the first without other settings, and those with other settings of the
+    first one's layout and weights.
+    """
+    plain = [one for one in cheapest if not one.candidate.configuration.settings()][:LENGTHENED]
+    first = _without_settings(cheapest[0].candidate.configuration) if cheapest else None
+    others = (one for one in cheapest if one.candidate.configuration.settings())
+    return plain + [one for one in others if _without_settings(one.candidate.configuration) == first]
 
 
-def _at_lengths(request: Serve, chance: _Placed, model: Model) -> list[tuple[float, float]]:
-    """(share of the lengths, capacity over that at the present ones); those that it cannot serve are left out."""
-    now, _ = chance.most_under(request)
+def _capacity_by_length(request: Serve, scaled: _ScaledCandidate, model: Model) -> list[tuple[float, float]]:
+    """
+    (share of the present lengths, capacity over that at the present ones); lengths that it cannot serve, or that the
+    model does not take, are left out.
+    """
+    now, _ = scaled.most_under(request)
     points = []
     for power in DOUBLINGS:
         share = 2.0**power
@@ -294,12 +320,12 @@ def _at_lengths(request: Serve, chance: _Placed, model: Model) -> list[tuple[flo
         whole = asked.lengths.prompt_tokens + asked.lengths.output_tokens
         if model.max_context is not None and whole > model.max_context:
             continue
-        replica = chance.of.replica if power == 0 else reusing_replica(
-            asked, chance.of.configuration, model=model, accelerator=chance.of.site.accelerator
+        replica = scaled.candidate.replica if power == 0 else reusing_replica(
+            asked, scaled.candidate.configuration, model=model, accelerator=scaled.candidate.site.accelerator
         )  # fmt: skip
         if replica.times is None or load_of(asked, replica).max_concurrency < 1:
             continue
-        best = _capacity_of(asked, replica, found=chance.of)
+        best = _capacity_of(asked, replica, found=scaled.candidate)
         if best is not None and now is not None:
             points.append((share, best.rate_per_s / now.rate_per_s))
     return points
@@ -317,6 +343,9 @@ def _capacity_of(request: Serve, replica: Replica, *, found: Candidate) -> Point
 
 
 def _with_lengths(request: Serve, share: float) -> Serve:
+    """
+    The request with mean and p95 lengths times `share`; its profile of single requests goes, that of sessions stays.
+    """
     lengths = request.lengths
     tail = {name: value * share for name in ("prompt_p95", "output_p95") if (value := getattr(lengths, name))}
     return replace(
@@ -332,11 +361,12 @@ def _with_lengths(request: Serve, share: float) -> Serve:
     )
 
 
-def _another_replica(request: Serve, best: ServeOption, contenders: Iterable[_Placed]) -> list[BreakEven]:
+def _another_replica(request: Serve, best: ServeOption, contenders: Iterable[_ScaledCandidate]) -> list[BreakEven]:
     """
-    The mean rate from which the first option needs one more replica; by averages alone, whatever its settings.
+    The mean rate from which the first option needs one more replica; empty where no rate is asked for.
 
-    Where options are simulated, what other settings take is not known without simulating them too.
+    By averages alone (`quick`), the best of the option's settings counts: another setting of the same accelerators may
+    carry more. Where options are simulated, what other settings take is not known without simulating them too.
     """
     if request.rate_per_s is None:
         return []
@@ -344,13 +374,13 @@ def _another_replica(request: Serve, best: ServeOption, contenders: Iterable[_Pl
     working = working_replicas(request, best.replicas)
     error = 1.0 if share.high is None else share.high / share.value
     able = share.value * (1.0 - request.headroom)
-    for one in sorted(contenders, key=lambda one: one.of.configuration != best.configuration):
-        if _plain(one.of.configuration) != _plain(best.configuration):
+    for one in sorted(contenders, key=lambda one: one.candidate.configuration != best.configuration):
+        if _without_settings(one.candidate.configuration) != _without_settings(best.configuration):
             continue
-        own = one.of.configuration == best.configuration
+        own = one.candidate.configuration == best.configuration
         if not own and not request.quick:
             continue
-        rate = share.value if own else _most_of(request, one)
+        rate = share.value if own else _max_rate(request, one)
         firm = one.odds_under(request.slo).capacity(request.confidence) * one.scale if has_objectives(request) else 0.0
         surely = rate * (1.0 - request.headroom)
         if firm and best.sure:
@@ -364,13 +394,13 @@ def _another_replica(request: Serve, best: ServeOption, contenders: Iterable[_Pl
     ]  # fmt: skip
 
 
-def _plain(configuration: Configuration) -> tuple[str, object, str, str | None]:
-    """A configuration without the settings that vary."""
+def _without_settings(configuration: Configuration) -> tuple[str, object, str, str | None]:
+    """What identifies a configuration but for the settings that vary: accelerator, layout, weights, link."""
     c = configuration
     return c.accelerator, c.layout, c.precision.stored, c.intra_link
 
 
-def _most_of(request: Serve, one: _Placed) -> float:
-    """The rate that a replica takes within the objectives. [1/s]"""
+def _max_rate(request: Serve, one: _ScaledCandidate) -> float:
+    """The rate that a replica takes within the objectives at its scale; 0 where none. [1/s]"""
     best, _ = one.most_under(request)
     return best.rate_per_s * one.scale if best is not None else 0.0

@@ -71,7 +71,7 @@ class Trial(NamedTuple):
     """It is a replica, whose binding resource can be told."""
 
     def at(self, rate_per_s: float) -> Point:
-        """What requests see at a rate, by simulation."""
+        """What requests see at a rate of the whole replica or unit, by simulation."""
         from tonnage.simulation.arrivals import at_rate
 
         run = self.play(self.requests._replace(sent_s=at_rate(self.requests.sent_s, rate_per_s)))
@@ -101,7 +101,10 @@ class SearchedCapacity(NamedTuple):
 
 
 def draw_requests(request: Serve) -> Requests:
-    """The requests that every option is tried with, at a nominal rate; a run takes from the front what it needs."""
+    """
+    The requests that every option is tried with, at a nominal rate; a run takes from the front what it needs. Tokens of
+    images are added to every prompt as a constant; nothing is reused here.
+    """
     from tonnage.questions.simulate.traffic import scaled_lengths, traffic_of
 
     lengths, bursts = request.lengths, request.shape.dispersion
@@ -144,7 +147,11 @@ def trial_of(
 def search_capacity(
     request: Serve, replica: Replica, *, requests: Requests, guess: Point, close: bool, unit: Unit | None = None
 ) -> SearchedCapacity:
-    """The capacity of a replica, or of a unit of its kind, by simulation, from a `guess` such as the mean field's."""
+    """
+    The capacity of a replica, or of a unit of its kind, by simulation, from a `guess` such as the mean field's. Without
+    objectives it is the rate at which requests always wait; `best` is None where even a lone request misses an
+    objective.
+    """
     trial = trial_of(request, replica, requests=requests, guess=guess, close=close, unit=unit)
     if not stated(request.slo):
         return _saturated_capacity(trial)
@@ -162,7 +169,10 @@ def search_capacity(
 def load_curve(
     request: Serve, replica: Replica, *, found: SimulatedCapacity, guess: Point, unit: Unit | None
 ) -> SimulatedCapacity:
-    """A capacity with latencies from near zero load to past the knee: the search tries what lies near it."""
+    """
+    A capacity with latencies from near zero load to past the knee added: the search itself tries only what lies near
+    the capacity. The knee is the largest rate tried whose median TTFT is at most twice that of the first.
+    """
     from tonnage.simulation.slo import probe_at
 
     trial = trial_of(request, replica, requests=draw_requests(request), guess=guess, close=True, unit=unit)
@@ -181,7 +191,10 @@ def load_curve(
 
 
 def point_at(request: Serve, tested: SearchedCapacity, *, share: float) -> Point:
-    """What requests see at a share of the load: at that rate, or with so many in flight on average."""
+    """
+    What requests see at one replica's load (`share`): at that rate, or with so many in flight on average, whose rate is
+    then sought between zero and the capacity.
+    """
     if request.rate_per_s is not None or tested.best is None:
         return tested.trial.at(share)
     low, high, point = 0.0, tested.best.rate_per_s, tested.best
@@ -203,7 +216,7 @@ def front_requests(request: Serve, requests: Requests, *, concurrency: float, cl
 
 
 def arrays_of(request: Serve, replica: Replica, *, requests: Requests, in_flight: float | None = None) -> ReplicaArrays:
-    """The replica as the simulator takes it, for these requests and about so many in flight."""
+    """The replica as the simulator takes it, for these requests and about so many in flight (None = not known)."""
     return replica_arrays(
         replica,
         prompt_tokens=request.lengths.prompt_tokens,
@@ -240,7 +253,7 @@ def unit_player(unit: Unit, replica: Replica, *, arrays: ReplicaArrays) -> Play:
 
 
 def point_of(run: Simulated, *, rate: float, percentile: float) -> Point:
-    """What requests saw in a run at a rate, once it was settled."""
+    """What requests saw in a run at a rate, warm-up left out; TPOT is 0 where no request has a second token."""
     import numpy as np
 
     from tonnage.simulation.slo import settled_requests

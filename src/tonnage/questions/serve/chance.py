@@ -93,7 +93,7 @@ class Odds:
 
     def chance(self, load: float) -> float:
         """
-        That every objective holds at a load of this replica, its own share of the whole. [-]
+        That every objective holds at a load of this replica, its own share of the whole; 1 without objectives. [-]
 
         Parameters
         ----------
@@ -124,7 +124,10 @@ class Odds:
         return self._least[place], self._reaches(load, classes[place].factors)
 
     def capacity(self, confidence: float) -> float:
-        """The largest load at which the chance is at least `confidence`; 0 where no load is. [1/s or requests]"""
+        """
+        The largest load of one replica at which the chance is at least `confidence`, up to `most`; 0 where it is less
+        at the least load already. [1/s or requests]
+        """
         if confidence not in self._capacities:
             self._capacities[confidence] = self._capacity(confidence)
         return self._capacities[confidence]
@@ -141,12 +144,15 @@ class Odds:
         return low
 
     def _reaches(self, load: float, factors: Mapping[str, float]) -> list[float]:
-        """How far the error of each limited latency may go under one class's factors."""
+        """How far the error of each limited latency may go at a load under one class's factors (see `_reach`)."""
         at = math.log(load)
         return [self._reach(at, name, limit=limit, factors=factors) for name, limit in self._limits.items()]
 
     def _reach(self, at: float, name: str, *, limit: float, factors: Mapping[str, float]) -> float:
-        """The largest x at which a latency keeps its limit; negative where it does not as predicted."""
+        """
+        The largest x at which a latency keeps its limit, in half-widths of the 90 % interval; negative where it misses
+        the limit as predicted. `at` and `limit` are logarithms of load and seconds.
+        """
         own, steps = factors[name], factors["tpot_s"]
         latencies, loads = self.curve.latencies[name], self.curve.loads
         if not self.curve.open:

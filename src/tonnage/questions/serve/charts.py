@@ -82,7 +82,10 @@ def _latency_by_load(plan: ServePlan) -> Chart | None:
 
 
 def _own_rate(plan: ServePlan) -> float | None:
-    """What one replica of the first option is asked for; requests in flight become a rate by Little's law. [1/s]"""
+    """
+    What one replica of the first option is asked for at the peak; requests in flight become a rate by Little's law.
+    Spares count as working here. [1/s]
+    """
     best, request = plan.options[0], plan.request
     if request.rate_per_s is not None:
         return request.rate_per_s * request.shape.peak_to_mean / best.replicas
@@ -92,7 +95,10 @@ def _own_rate(plan: ServePlan) -> float | None:
 
 
 def _cost_by_use(plan: ServePlan) -> Chart:
-    """Cost of a million output tokens over the share of the capacity that is used."""
+    """
+    Cost of a million output tokens over the share of the capacity that is used: the first option of each accelerator, a
+    few of them.
+    """
     answer = plan.request.lengths.output_tokens
     best: dict[str, ServeOption] = {}
     for option in plan.options:
@@ -125,7 +131,10 @@ def _cost_by_use(plan: ServePlan) -> Chart:
 
 
 def _hits_by_cache(plan: ServePlan) -> Chart | None:
-    """What is found again, and what the first option costs, over the size of its cache."""
+    """
+    What is found again, and what the first option costs, over the size of its cache; None without sessions or with
+    fewer than two finite sizes.
+    """
     found = plan.sessions
     sizes = [size for size in found.sizes if 0 < size.tokens < UNBOUNDED] if found is not None else []
     if len(sizes) < 2:
@@ -159,7 +168,10 @@ def _hits_by_cache(plan: ServePlan) -> Chart | None:
 
 
 def trace_charts(found: TraceSessions) -> tuple[Chart, ...]:
-    """What a log's second half finds again over the size of a cache, beside what its first half lets expect."""
+    """
+    What a log's second half finds again over the size of a cache, beside what its first half lets expect; none where
+    nothing was replayed.
+    """
     if not found.curve:
         return ()
     values = [(at.tokens, "second half", at.hit_rate) for at in found.curve]

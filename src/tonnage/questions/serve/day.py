@@ -60,15 +60,15 @@ def fleet_day(request: Serve, option: ServeOption, *, prices: BasePrices | None 
         return None
     start = _start(request, option)
     rates, interval = _rates(request, start.value)
-    usable = option.capacity.max_rate_per_s.value * (1.0 - request.headroom)
-    followed = replicas_of_day(rates, interval_s=interval, capacity_per_s=usable, lead_s=start.value)
+    usable_per_s = option.capacity.max_rate_per_s.value * (1.0 - request.headroom)
+    followed = replicas_of_day(rates, interval_s=interval, capacity_per_s=usable_per_s, lead_s=start.value)
     replicas = tuple(replicas_in_all(request, needed) for needed in followed)
     named = f"in bursts of {show(shape.on_s, 's')} with pauses of {show(shape.off_s or 0.0, 's')}" if shape.on_s else ""
     ways: tuple[FleetWay, ...] = (
-        _peak(request, option, rates, usable),
-        _average(request, option, rates, usable),
+        _peak(request, option, rates, usable_per_s),
+        _average(request, option, rates, usable_per_s),
         _autoscale(request, option, replicas, start_s=start.value, interval_s=interval),
-        _to_zero(request, option, rates, usable=usable, start_s=start.value),
+        _to_zero(request, option, rates, usable_per_s=usable_per_s, start_s=start.value),
     )
     based = _base_and_burst(request, option, replicas, prices=prices, interval_s=interval, like=ways[2])
     ways = (*ways, *([based] if based is not None else []))
@@ -80,11 +80,11 @@ def fleet_day(request: Serve, option: ServeOption, *, prices: BasePrices | None 
         interval_s=interval,
         rates_per_s=rates,
         replicas=replicas,
-        usable_per_s=usable,
+        usable_per_s=usable_per_s,
         cold_start=start,
         ways=ways,
         wasted_share=max(0.0, 1.0 - ways[2].usd_per_hour / ways[0].usd_per_hour),
-        valleys=_valleys(request, option, rates, usable),
+        valleys=_valleys(request, option, rates, usable_per_s),
         best=min(fit, key=lambda way: way.usd_per_hour).name,
     )
 
@@ -104,7 +104,7 @@ def _start(request: Serve, option: ServeOption) -> Quantity:
 
 
 def _rates(request: Serve, start_s: float) -> tuple[tuple[float, ...], float]:
-    """Mean arrivals of each interval of the period. [1/s]"""
+    """Mean arrivals of each interval of the period [1/s], and the length of an interval [s]."""
     shape, mean = request.shape, request.rate_per_s or 0.0
     if shape.hours:
         each = round(HOUR_S / INTERVAL_S)
@@ -117,8 +117,9 @@ def _rates(request: Serve, start_s: float) -> tuple[tuple[float, ...], float]:
     return (peak,) * busy + (0.0,) * idle, step
 
 
-def _replicas_needed(rate: float, usable: float) -> int:
-    return max(1, math.ceil(rate / usable - 1e-9))
+def _replicas_needed(rate: float, usable_per_s: float) -> int:
+    """Replicas that carry a rate, one at least; spares are added by the caller."""
+    return max(1, math.ceil(rate / usable_per_s - 1e-9))
 
 
 def _is_reserved(option: ServeOption) -> bool:
@@ -126,7 +127,7 @@ def _is_reserved(option: ServeOption) -> bool:
     return option.bill.term in PREPAID
 
 
-def _usd(option: ServeOption, replicas: int) -> float:
+def _usd_per_hour(option: ServeOption, replicas: int) -> float:
     return usd_per_hour_of(option.bill, replicas=replicas, ranks=option.configuration.ranks)
 
 
@@ -137,11 +138,12 @@ def _spare_sentence(request: Serve, needed: int, replicas: int) -> str:
     return f"{needed}, {replicas} in all ({why})"
 
 
-def _peak(request: Serve, option: ServeOption, rates: tuple[float, ...], usable: float) -> FleetWay:
+def _peak(request: Serve, option: ServeOption, rates: tuple[float, ...], usable_per_s: float) -> FleetWay:
+    """Replicas for the busiest interval, on all the time: the fleet that others are compared with."""
     top = max(rates)
-    needed = _replicas_needed(top, usable)
+    needed = _replicas_needed(top, usable_per_s)
     replicas = replicas_in_all(request, needed)
-    cost = _usd(option, replicas)
+    cost = _usd_per_hour(option, replicas)
     return FleetWay(
         name="peak",
         replicas_mean=float(replicas),
@@ -149,21 +151,22 @@ def _peak(request: Serve, option: ServeOption, rates: tuple[float, ...], usable:
         usd_per_hour=cost,
         usd_per_month=cost * HOURS_PER_MONTH,
         arithmetic=(
-            f"{show(top, '1/s')} / {show(usable, '1/s')} = {top / usable:.2f}, "
+            f"{show(top, '1/s')} / {show(usable_per_s, '1/s')} = {top / usable_per_s:.2f}, "
             f"so {_spare_sentence(request, needed, replicas)}, at {show(cost / replicas, 'USD/h')} each all the time"
         ),
         meets=True,
     )
 
 
-def _average(request: Serve, option: ServeOption, rates: tuple[float, ...], usable: float) -> FleetWay:
+def _average(request: Serve, option: ServeOption, rates: tuple[float, ...], usable_per_s: float) -> FleetWay:
+    """Replicas for the mean rate, on all the time; misses where the busiest interval needs more with headroom."""
     mean, top = sum(rates) / len(rates), max(rates)
-    needed = _replicas_needed(mean, usable)
+    needed = _replicas_needed(mean, usable_per_s)
     replicas = replicas_in_all(request, needed)
-    cost = _usd(option, replicas)
+    cost = _usd_per_hour(option, replicas)
     # All of them work until one fails; beyond their capacity the queue grows.
     over = sum(rate > replicas * option.capacity.max_rate_per_s.value for rate in rates) / len(rates)
-    short = top > needed * usable * (1.0 + 1e-9)
+    short = top > needed * usable_per_s * (1.0 + 1e-9)
     note = "at the peak less is free, or may fail, than is asked for" if short else ""
     return FleetWay(
         name="average",
@@ -171,7 +174,7 @@ def _average(request: Serve, option: ServeOption, rates: tuple[float, ...], usab
         replicas_most=replicas,
         usd_per_hour=cost,
         usd_per_month=cost * HOURS_PER_MONTH,
-        arithmetic=f"{show(mean, '1/s')} / {show(usable, '1/s')} = {mean / usable:.2f}, "
+        arithmetic=f"{show(mean, '1/s')} / {show(usable_per_s, '1/s')} = {mean / usable_per_s:.2f}, "
         f"so {_spare_sentence(request, needed, replicas)}",
         meets=not short,
         note=f"overloaded {over:.0%} of the time: requests come faster than they are answered" if over else note,
@@ -181,14 +184,15 @@ def _average(request: Serve, option: ServeOption, rates: tuple[float, ...], usab
 def _autoscale(
     request: Serve, option: ServeOption, replicas: tuple[int, ...], *, start_s: float, interval_s: float
 ) -> FleetWay:
+    """`replicas` (spares among them) on in each interval; a reserved price is paid for the most of them always."""
     mean = sum(replicas) / len(replicas)
     reserved = _is_reserved(option)
-    costs = {n: _usd(option, max(replicas) if reserved else n) for n in set(replicas)}
+    costs = {n: _usd_per_hour(option, max(replicas) if reserved else n) for n in set(replicas)}
     cost = sum(costs[n] for n in replicas) / len(replicas)
     if not reserved:
         cost = min(costs[max(replicas)], cost + _rounding(option, replicas, interval_s=interval_s))
     shape = request.shape
-    missed = _late(request, start_s) if shape.on_s and max(replicas) > min(replicas) else 0.0
+    missed = _cold_start_share(request, start_s) if shape.on_s and max(replicas) > min(replicas) else 0.0
     return FleetWay(
         name="autoscaled",
         replicas_mean=mean,
@@ -218,7 +222,7 @@ def _base_and_burst(
     interval_s: float,
     like: FleetWay,
 ) -> FleetWay | None:
-    """The fleet that follows the load with the replicas committed that a term pays for; None where none does."""
+    """The autoscaled fleet (`like`) with the replicas committed that a term pays for; None where none does."""
     if prices is None:
         return None
 
@@ -259,13 +263,14 @@ def _allowed(based: FleetWay | None) -> bool:
 
 
 def _rules(option: ServeOption) -> BillingRules:
+    """How the option's provider bills; the general rules where they are not known."""
     return option.billing or billing_rules(None)
 
 
 def _rounding(option: ServeOption, replicas: tuple[int, ...], *, interval_s: float) -> float:
     """What billing steps add to a fleet that follows its load: half a step for each replica that stops. [USD/h]"""
     stops = sum(max(0, before - after) for before, after in pairwise((*replicas, replicas[0])))
-    return stops * _rules(option).step_s / 2.0 / (len(replicas) * interval_s) * _usd(option, 1)
+    return stops * _rules(option).step_s / 2.0 / (len(replicas) * interval_s) * _usd_per_hour(option, 1)
 
 
 def _charged_share(option: ServeOption, idle: Idle, *, cycle_s: float) -> float:
@@ -275,35 +280,37 @@ def _charged_share(option: ServeOption, idle: Idle, *, cycle_s: float) -> float:
     return min(1.0, on_s / cycle_s)
 
 
-def _late(request: Serve, start_s: float) -> float:
-    """Requests of a burst that come before what it needs has started. [-]"""
+def _cold_start_share(request: Serve, start_s: float) -> float:
+    """Share of a burst's requests that come before what it needs has started. [-]"""
     return min(1.0, start_s / (request.shape.on_s or math.inf))
 
 
 def _to_zero(
-    request: Serve, option: ServeOption, rates: tuple[float, ...], *, usable: float, start_s: float
+    request: Serve, option: ServeOption, rates: tuple[float, ...], *, usable_per_s: float, start_s: float
 ) -> FleetWay:
-    theta, shape = request.idle_timeout_s, request.shape
+    """The fleet switched off after a pause and started by the next request, whose wait may miss TTFT or E2E."""
+    timeout_s, shape = request.idle_timeout_s, request.shape
     if shape.on_s is not None:
         peak = max(rates)
-        replicas = replicas_in_all(request, _replicas_needed(peak, usable))
+        replicas = replicas_in_all(request, _replicas_needed(peak, usable_per_s))
         idle = idle_of_bursts(
-            on_s=shape.on_s, off_s=shape.off_s or 0.0, rate_on_per_s=peak, timeout_s=theta, start_s=start_s
+            on_s=shape.on_s, off_s=shape.off_s or 0.0, rate_on_per_s=peak, timeout_s=timeout_s, start_s=start_s
         )
         paid = _charged_share(option, idle, cycle_s=shape.on_s + (shape.off_s or 0.0))
-        mean, most, cost = idle.on_share * replicas, replicas, paid * _usd(option, replicas)
+        mean, most, cost = idle.on_share * replicas, replicas, paid * _usd_per_hour(option, replicas)
     else:
-        each = [(replicas_in_all(request, _replicas_needed(r, usable)), _idle(r, theta, start_s)) for r in rates]
+        counts = [replicas_in_all(request, _replicas_needed(rate, usable_per_s)) for rate in rates]
+        each = list(zip(counts, (_idle(rate, timeout_s, start_s) for rate in rates), strict=True))
         mean = sum(n * idle.on_share for n, idle in each) / len(each)
         most = max(n for n, _ in each)
-        usd = {n: _usd(option, n) for n, _ in each}
+        usd = {n: _usd_per_hour(option, n) for n, _ in each}
         shares = [_steady_charged_share(option, idle, rate=rate) for rate, (_, idle) in zip(rates, each, strict=True)]
         paid = sum(shares) / len(shares)
         cost = sum(usd[n] * share for (n, _), share in zip(each, shares, strict=True)) / len(each)
         waiting = sum(r * idle.cold_share for r, (_, idle) in zip(rates, each, strict=True)) / sum(rates)
         idle = Idle(cold_share=waiting, on_share=sum(idle.on_share for _, idle in each) / len(each))
     if _is_reserved(option):
-        cost = _usd(option, most)
+        cost = _usd_per_hour(option, most)
     allowed = 1.0 - request.slo.percentile / 100.0
     timed = request.slo.ttft_s is not None or request.slo.e2e_s is not None
     return FleetWay(
@@ -313,7 +320,7 @@ def _to_zero(
         usd_per_hour=cost,
         usd_per_month=cost * HOURS_PER_MONTH,
         arithmetic=(
-            f"on {idle.on_share:.1%} of the time: off {show(theta, 's')} after the last request, started anew in "
+            f"on {idle.on_share:.1%} of the time: off {show(timeout_s, 's')} after the last request, started anew in "
             f"{show(start_s, 's')}; {paid:.1%} is charged, by {_rules(option).stated}"
         ),
         meets=not timed or idle.cold_share <= allowed,
@@ -326,23 +333,23 @@ def _to_zero(
 
 
 def _steady_charged_share(option: ServeOption, idle: Idle, *, rate: float) -> float:
-    """Share of time charged under steady chance arrivals: a fleet is off for a mean gap once a cycle. [-]"""
+    """Share of time charged under Poisson arrivals at a rate: a fleet is off for a mean gap once a cycle. [-]"""
     if rate <= 0.0 or idle.on_share >= 1.0:
         return idle.on_share
     return _charged_share(option, idle, cycle_s=1.0 / (rate * (1.0 - idle.on_share)))
 
 
-def _idle(rate: float, theta: float, start_s: float) -> Idle:
-    return idle_of_poisson(rate_per_s=rate, timeout_s=theta, start_s=start_s)
+def _idle(rate: float, timeout_s: float, start_s: float) -> Idle:
+    return idle_of_poisson(rate_per_s=rate, timeout_s=timeout_s, start_s=start_s)
 
 
-def _valleys(request: Serve, option: ServeOption, rates: tuple[float, ...], usable: float) -> Valleys:
-    """What the fleet for the peak could answer besides; spares stay spare."""
-    needed = _replicas_needed(max(rates), usable)
-    free = sum(max(0.0, needed * usable - rate) for rate in rates) / len(rates)
-    hours = free / usable * 24.0
+def _valleys(request: Serve, option: ServeOption, rates: tuple[float, ...], usable_per_s: float) -> Valleys:
+    """What the fleet for the peak could answer besides, of all replicas together; spares stay spare."""
+    needed = _replicas_needed(max(rates), usable_per_s)
+    free = sum(max(0.0, needed * usable_per_s - rate) for rate in rates) / len(rates)
+    hours = free / usable_per_s * 24.0
     requests = free * DAY_S
-    each = _usd(option, replicas_in_all(request, needed)) / replicas_in_all(request, needed)
+    each = _usd_per_hour(option, replicas_in_all(request, needed)) / replicas_in_all(request, needed)
     return Valleys(
         replica_hours_per_day=hours,
         requests_per_day=requests,
@@ -357,7 +364,7 @@ SAME: Final = 1e-9
 
 
 class Base(NamedTuple):
-    """So many replicas committed, the rest on demand."""
+    """A number of replicas committed and the rest of the fleet on demand."""
 
     committed: int
     held: Bill
@@ -379,7 +386,9 @@ class BasePrices(NamedTuple):
 
 def base_prices(request: Serve, option: ServeOption, *, additions: Additions, today: date) -> BasePrices | None:
     """
-    Committed and on-demand prices of the option's replicas, whatever terms the request names; None where either lacks.
+    Committed and on-demand prices of the option's replicas, whatever terms the request names, where sellers state them.
+
+    None where either lacks, or the machines are owned. The option's own on-demand bill counts as it is.
     """
     run = option.configuration
     wide = replace(request.filters, accelerators=(run.accelerator,), terms=(ON_DEMAND, *TERMS))

@@ -88,7 +88,10 @@ def decide_candidates(request: Serve, candidates: list[Candidate], *, today: dat
 def _complete_search(
     request: Serve, found: list[Priced | Infeasible], *, today: date, look: Look
 ) -> list[Priced | Infeasible]:
-    """A close look may leave the leaders dearer; what is then shown among the first as estimated is looked at, too."""
+    """
+    Simulates what would be shown among the first as an estimate only: after the close look, simulated leaders may cost
+    more than estimates that were left out. A stop asked for ends it with what is known.
+    """
     while not stop_asked():
         shown = _rows_to_show([pair for pair in found if not isinstance(pair, Infeasible) and pair[1].sure])[
             :CONTENDERS
@@ -147,6 +150,7 @@ def _look(request: Serve, requests: Requests, *, close: bool) -> Look:
     known: dict[str, SearchedCapacity] = {}
 
     def look(candidate: Candidate) -> Candidate | Infeasible:
+        """The candidate simulated, or why it cannot serve."""
         name = _name(candidate.configuration)
         if name not in known:
             known[name] = search_capacity(
@@ -174,7 +178,10 @@ def _least_cost(request: Serve, candidate: Candidate, *, margin: float) -> float
 
 
 def _with_simulation(request: Serve, candidate: Candidate, *, tested: SearchedCapacity) -> Candidate | Infeasible:
-    """The candidate with its simulated capacity in place of the mean field's, and what its requests see."""
+    """
+    The candidate with its simulated capacity in place of the mean field's, and what its requests see; where even a lone
+    request misses an objective, that verdict.
+    """
     from tonnage.questions.serve.capacity_search import LIMITS, point_at
 
     if tested.best is None:
@@ -205,7 +212,10 @@ def _price(request: Serve, candidate: Candidate, *, today: date) -> Priced | Inf
 
 
 def confidence_prices(request: Serve, found: list[Priced]) -> tuple[ConfidencePrice, ...]:
-    """What other confidences cost, ten points apart: the cheapest option that has each of them."""
+    """
+    What other confidences cost, ten points apart and the one asked for among them: the cheapest option that has each. A
+    confidence that no option has is left out; empty without objectives.
+    """
     if not has_objectives(request):
         return ()
     asked = request.confidence
@@ -217,6 +227,10 @@ def confidence_prices(request: Serve, found: list[Priced]) -> tuple[ConfidencePr
 
 
 def _price_of(request: Serve, tries: list[tuple[float, Candidate]], confidence: float) -> ConfidencePrice | None:
+    """
+    The cheapest fleet that has a confidence, at prices that sellers state before others; None where none has it.
+    `tries` pairs candidates with what they cost at least, least first.
+    """
     best: Cost | None = None
     price: ConfidencePrice | None = None
     for least, candidate in tries:
@@ -264,7 +278,7 @@ def with_load_curve(request: Serve, ranked: tuple[ServeOption, ...], *, found: l
 
 
 def adapters_kept(request: Serve, ranked: tuple[ServeOption, ...], *, found: list[Priced]) -> tuple[Decision, ...]:
-    """Why the first option keeps the request's adapters as it does, where there are any."""
+    """Why the first option keeps the request's adapters as it does; empty without adapters."""
     if request.adapters.adapters is None:
         return ()
     from tonnage.questions.serve.drafts import adapter_decision
@@ -273,7 +287,7 @@ def adapters_kept(request: Serve, ranked: tuple[ServeOption, ...], *, found: lis
 
 
 def candidate_of(option: ServeOption, found: list[Priced]) -> Candidate:
-    """The candidate that became the option."""
+    """The candidate that became the option, by configuration and bill; it has to be among those found."""
     return next(one for one, other in found if (other.configuration, other.bill) == (option.configuration, option.bill))
 
 

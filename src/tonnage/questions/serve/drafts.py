@@ -74,7 +74,10 @@ def drafts_for(request: Serve, model: Model) -> tuple[PublishedDraft, ...]:
 
 
 def draft_notes(request: Serve, model: Model, *, drafts: tuple[PublishedDraft, ...]) -> tuple[str, ...]:
-    """For whose answers the draft was trained, where that is not the model as asked for."""
+    """
+    A note where the draft was trained for another model than the one asked for; empty otherwise, and for a model's own
+    layers. `drafts` holds one at least.
+    """
     named = drafts[0].model
     if named is None:
         return ()
@@ -148,7 +151,11 @@ def _able(engine: str, rank: int) -> bool:
 
 
 def adapter_modes(fields: AdapterFields, model: Model, *, configuration: Configuration) -> Iterator[Configuration]:
-    """The configuration with each way to keep so many adapters."""
+    """
+    The configuration once for each number of adapter slots on a replica: all resident, fewer (swapped), or 0 = merged
+    into copies of the weights; none where the engine has no such slots and there are too many to merge. `allocated` is
+    the rank that slots are sized for where the adapters' own is none of the engine's.
+    """
     assert fields.adapters is not None
     made = Adapters(
         count=fields.adapters, rank=fields.adapter_rank, skew=fields.adapter_skew, targets=_targets(fields, model)

@@ -134,7 +134,10 @@ def missed_memory(missed: Sequence[Infeasible]) -> bool:
 
 
 def what_stops(missed: Sequence[Infeasible], excluded: Sequence[Rejection], *, by: Nearness) -> Verdict:
-    """When nothing serves: the limit that stops the configuration that came closest, and what would work."""
+    """
+    When nothing serves: the verdict of the configuration that came closest, or of the filters where no configuration
+    was tried. Where speed is what stops, it says the best latencies that any reached.
+    """
     if not missed:
         return none_passes(excluded)
     named = {miss.verdict.limit for miss in missed}
@@ -147,7 +150,7 @@ def what_stops(missed: Sequence[Infeasible], excluded: Sequence[Rejection], *, b
 
 
 def without_kernels(request: Serve, site: Site, *, engine: str) -> Infeasible:
-    """Nothing to try on a site, for the engine runs none of the formats there."""
+    """The verdict on a site where the engine runs none of the formats, on a configuration that stands for all."""
     weights = request.precisions[0] if request.precisions else "any format"
     configuration = Configuration(
         accelerator=site.accelerator.id,
@@ -207,7 +210,7 @@ def too_little_cache(need: float, kv_tokens: float) -> Verdict:
 
 
 def misses_objective(request: Serve, alone: Point, *, limit: str) -> Verdict:
-    """Even a single request misses an objective."""
+    """Even a single request misses an objective; `limit` is "ttft", "tpot" or "e2e", and the tail counts."""
     reached = {"ttft": alone.ttft_tail_s, "tpot": alone.tpot_tail_s, "e2e": alone.e2e_tail_s}[limit]
     wanted = {"ttft": request.slo.ttft_s, "tpot": request.slo.tpot_s, "e2e": request.slo.e2e_s}[limit] or 0.0
     return refusal(
@@ -254,7 +257,10 @@ def beyond_limits(request: Serve, accelerators: int, *, usd_per_h: float) -> Ver
 
 
 def too_dear(least: float, *, best: float, times: float, count: int | None = None) -> Verdict:
-    """Its smallest replica that was left costs many times the plan, or so many accelerators as the load needs do."""
+    """
+    What it costs is over `times` the plan's cost: of the smallest replica that was left out [USD/h], or with `count` of
+    as many accelerators as the load needs.
+    """
     what = f"{show(least, 'USD/h')} or more" if count is None else show(least, "USD/h")
     who = "a replica costs" if count is None else f"the {count:,} that the load needs cost"
     return refusal(
@@ -267,7 +273,10 @@ def too_dear(least: float, *, best: float, times: float, count: int | None = Non
 
 
 def no_offer(site: Site, configuration: Configuration, *, accelerators: int | None = None) -> Verdict:
-    """A replica of this size cannot be rented, or more are needed than are there."""
+    """
+    No instance holds a replica of this size, or with `accelerators` for the whole load, more are needed than the site
+    has in stock.
+    """
     stock, need = site.stock, accelerators or configuration.layout.ranks
     if stock is not None and need > stock:
         return refusal(

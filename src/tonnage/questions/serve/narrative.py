@@ -66,6 +66,7 @@ def risk(option: ServeOption, *, request: Serve) -> str:
 
 
 def arithmetic(option: ServeOption) -> str:
+    """Replicas, accelerators and instances of an option, and what one replica takes."""
     ranks = option.configuration.ranks
     rate = show(option.capacity.max_rate_per_s.value, "1/s")
     each = f"{plural(option.replicas, _one(option))} x {ranks}"
@@ -113,6 +114,7 @@ def following_text(day: FleetDay | None, apart: SeparatePools | None = None) -> 
 
 
 def _over_the_day(day: FleetDay | None) -> str:
+    """What the cheapest way of following the load costs a month; empty where the fleet for the peak costs no more."""
     if day is None:
         return ""
     ways = {way.name: way for way in day.ways}
@@ -157,7 +159,10 @@ def why_not_fewer(request: Serve, best: ServeOption) -> str:
 
 
 def sizes(request: Serve, best: ServeOption) -> tuple[Sizing, ...]:
-    """Minimum (peak load, nothing free), recommended (the plan), comfortable (one replica may fail at peak)."""
+    """
+    Minimum (peak load, no headroom), recommended (the plan), comfortable (one replica more than the plan), each with
+    its price; spares are in the last two alone.
+    """
     ranks = best.configuration.ranks
     used = (1.0 - best.headroom) * working_replicas(request, best.replicas)
     minimum = max(1, math.ceil(used - 1e-9))

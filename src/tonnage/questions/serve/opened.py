@@ -162,6 +162,7 @@ def _steady(at: Deployment, pricing: Pricing, *, rate_per_s: float) -> ServedTre
 
 
 def _open_encoder(at: Deployment, additions: Additions) -> ServedTree:
+    """One pass of encoded sequences and the handling of a request; the pass is all that a rate costs."""
     case, batch, pricing = at.case, traffic.encoded_batch(at), pricing_of(at, additions)
     work = traffic.encoded_batch_work(at)
     told = f"{batch:.4g} sequences"
@@ -173,6 +174,7 @@ def _open_encoder(at: Deployment, additions: Additions) -> ServedTree:
 
 
 def _open_disaggregated(at: Deployment, found: Served, additions: Additions) -> ServedTree:
+    """A case with separate prefill and decode workers, each pool's steps opened on its own grid."""
     split, grids = at.case.disaggregation, traffic.pool_grids(at)
     assert split is not None
     pools, pricing = traffic.pools_of(at, grids), pricing_of(at, additions)
@@ -191,7 +193,10 @@ def _open_disaggregated(at: Deployment, found: Served, additions: Additions) -> 
 
 
 def _rate(tree: ServedTree, name: str, unit: str, *, value: float, each: float) -> Quantity:
-    """A rate over the seconds that it costs; a stated one is its own reason."""
+    """
+    A rate over the seconds that it costs; a stated or simulated one has no parts. `each` is what one request counts:
+    replicas, or replicas times output tokens.
+    """
     if not tree.cost:
         told = "as the case states" if tree.work else "as simulated, once the loop is steady"
         return Quantity(name=name, value=value, unit=unit, how=told, evidence=Evidence(tier="stated"))
@@ -200,7 +205,10 @@ def _rate(tree: ServedTree, name: str, unit: str, *, value: float, each: float) 
 
 
 def _settle_value(node: Quantity, value: float, why: str = NOT_OPENED) -> Quantity:
-    """The tree under the number that was answered; should a tree fall short of it, the difference is a part."""
+    """
+    The tree under the number that was answered; should a tree fall short of it, the difference is a part. A quotient
+    cannot have such a part and loses its own.
+    """
     if abs(node.value - value) <= _ROUNDING * abs(value):
         return msgspec.structs.replace(node, value=value)
     if node.rule == "quotient":

@@ -81,11 +81,14 @@ class Candidate(Record, kw_only=True):
         return self.odds.chance(share / self.scale) if has_objectives(request) else None
 
     def firm(self, request: Serve, confidence: float | None = None) -> float:
-        """The load that one replica meets with the confidence asked for; 0 = none. [1/s or requests]"""
+        """
+        The load that one replica meets with the confidence asked for (`confidence` overrides the request's); 0 = none.
+        [1/s or requests]
+        """
         return self.odds.capacity(request.confidence if confidence is None else confidence) * self.scale
 
     def cost(self, request: Serve, replicas: int) -> Cost:
-        """What so many replicas cost at the best of the site's offers."""
+        """What so many replicas cost at the best of the site's offers; infinite where none holds them."""
         return least_cost_of(self.site, replicas=replicas, ranks=self.configuration.ranks, request=request)
 
 
@@ -140,7 +143,10 @@ def replicas_of(
 
 
 def needed_of(request: Serve, found: Candidate, *, factor: float = 1.0, confidence: float | None = None) -> int:
-    """Replicas of a candidate: as many as its predicted capacity and the confidence call for."""
+    """
+    Replicas of a candidate, spares included: as many as its predicted capacity (times `factor`) and the confidence call
+    for.
+    """
     firm = found.firm(request, confidence) if has_objectives(request) else None
     kept = found.configuration.engine.adapters
     return replicas_of(request, found.best, factor=factor, firm=firm, seats=found.binds in SEATS, adapters=kept)
@@ -173,14 +179,17 @@ class Cost(NamedTuple):
 
 
 def bills_of(site: Site, *, replicas: int, ranks: int, request: Serve, today: date) -> list[Bill]:
-    """What so many replicas cost on the first few offers of the site, by trust and cost."""
+    """
+    What so many replicas cost on the first few offers of the site, prices that sellers state first, then by cost; empty
+    where none holds a replica or has so many.
+    """
     first = sorted(_costs(site, replicas=replicas, ranks=ranks, request=request), key=itemgetter(0))[:OFFERS]
     made = (bill(offer, replicas=replicas, ranks=ranks, term=term, today=today) for _, offer, term in first)
     return [b for b in made if isinstance(b, Bill)]
 
 
 def least_cost_of(site: Site, *, replicas: int, ranks: int, request: Serve) -> Cost:
-    """The first of those bills, which is not made."""
+    """The cost of the first of the bills that `bills_of` makes, without making it; infinite where there is none."""
     costs = (cost for cost, *_ in _costs(site, replicas=replicas, ranks=ranks, request=request))
     return min(costs, default=Cost(True, math.inf, math.inf))
 
@@ -201,7 +210,10 @@ def _costs(site: Site, *, replicas: int, ranks: int, request: Serve) -> Iterator
 
 
 def option_of(request: Serve, found: Candidate, *, bills: list[Bill], replicas: int | None = None) -> ServeOption:
-    """The option with as many replicas as it needs, or as there are already, on the first of its bills."""
+    """
+    The option with as many replicas as it needs, or with `replicas` where so many are there already, on the first of
+    its bills, which must not be empty.
+    """
     replica, best = found.replica, found.best
     replicas, ranks = replicas or needed_of(request, found), found.configuration.ranks
     working = working_replicas(request, replicas)
@@ -283,7 +295,10 @@ def _capacity(request: Serve, found: Candidate, *, point: Point, steady: Point) 
 
 
 def _prompt_share(found: Candidate, point: Point) -> float:
-    """Of the time at work, the part that prompts take: the rest is decoding."""
+    """
+    Share of a replica's working time that prompts take, the rest being decoding; of pools the share of prefill workers.
+    [-]
+    """
     pools, times = found.configuration.pools, found.state.times
     if pools is not None and pools.prefill:
         return pools.prefill / (pools.prefill + pools.decode)
@@ -327,7 +342,10 @@ def add_costs(request: Serve, option: ServeOption, *, found: Candidate) -> Serve
 def _load_at_mean(
     request: Serve, option: ServeOption, *, found: Candidate, rate_per_s: float
 ) -> tuple[LoadShare, float]:
-    """What a replica's boards draw at the mean rate of all replicas, and its share of time at work. [-]"""
+    """
+    What the accelerators of a replica are loaded with while they work, at the mean rate of the whole fleet
+    (`rate_per_s`), and the share of time at work. [-]
+    """
     at, pools = found.replica, option.configuration.pools
     each = rate_per_s / option.replicas
     if pools is None:
@@ -365,7 +383,10 @@ def roofline(request: Serve, option: ServeOption, *, found: Candidate) -> Roofli
 
 
 def _points(phase: str, work: Work, placement: Placement) -> tuple[RooflinePoint, ...]:
-    """One point an operator, those of the same name together, the slowest first."""
+    """
+    One point for each operator and format, the slowest first; operators that take under `MIN_SHARE` of the step or
+    compute nothing are left out.
+    """
     sums: dict[tuple[str, str], tuple[float, float, float]] = {}
     for op in work:
         seconds, _ = operator_s(op, accelerator=placement.accelerator, ladder=placement.ladder)

@@ -90,7 +90,9 @@ def _few(plan: ServePlan) -> list[int]:
 
 
 def _ranking(plan: ServePlan) -> Ranking:
-    """By the objective that has least room; TPOT where there is none."""
+    """
+    Price, and speed by the objective that has least room (share of its limit); TPOT in seconds where there is none.
+    """
     slo = plan.request.slo
 
     def speed(option: ServeOption) -> float:
@@ -104,6 +106,7 @@ def _ranking(plan: ServePlan) -> Ranking:
 
 
 def _recommendation(plan: ServePlan, best: ServeOption) -> Headline:
+    """The first option with price and place; how it runs is a detail."""
     c = best.configuration
     one = "unit" if c.pools else "replica"
     how = ", ".join((plural(best.replicas, one), degrees(c), c.precision.stored.upper(), *c.settings()))
@@ -134,6 +137,9 @@ def chance_name(request: Serve) -> str:
 
 
 def _meters(plan: ServePlan, best: ServeOption) -> list[Meter]:
+    """
+    Latencies against objectives, the peak load against what all replicas take, and the chance of the first option.
+    """
     slo, seen = plan.request.slo, best.capacity
     meters = latency_meters(slo, seen, at=f" p{slo.percentile:g}")
     most = best.replicas * seen.max_rate_per_s.value
@@ -147,6 +153,7 @@ def _meters(plan: ServePlan, best: ServeOption) -> list[Meter]:
 
 
 def _cells(plan: ServePlan, most: int | None) -> tuple[Cell, ...]:
+    """Columns of the table of options; `most` is how many rows are shown."""
     rank = f"p{plan.request.slo.percentile:g}"
     return (
         # Of all options many differ in nothing else: the layout stays, on a second line where it has to.
@@ -271,6 +278,7 @@ def _failure(plan: ServePlan) -> Text | str:
 
 
 def _why(plan: ServePlan) -> dict[str, Contents]:
+    """Sections of `--why`, each absent where the plan has nothing of it."""
     return {
         "What the money buys": account_texts(plan.options[0]) if plan.options else None,
         "Buy tokens instead": _tokens(plan),
@@ -301,6 +309,7 @@ def _opened(plan: ServePlan) -> dict[str, Contents]:
 
 
 def _day(day: FleetDay) -> dict[str, Contents]:
+    """The ways of sizing the fleet over the period, then how each was computed."""
     ways = [*map(_way, day.ways), f"cheapest that meets the objectives: {day.best}"]
     how = [
         *(f"{way.name}: {way.arithmetic}{'; ' + way.note if way.note else ''}" for way in day.ways),

@@ -58,6 +58,7 @@ def workers_text(pools: PoolWorkers) -> str:
 
 
 def _replicas(plan: ServePlan, option: ServeOption) -> list[str]:
+    """How the number of replicas follows from the peak; of a number in flight only what there is."""
     request = plan.request
     ranks, pools = option.configuration.ranks, option.configuration.pools
     what = f"units of {workers_text(pools)}" if pools else "replicas"
@@ -84,6 +85,7 @@ def _bill(option: ServeOption) -> list[str]:
 
 
 def _delivers(option: ServeOption) -> list[str]:
+    """Unit costs, idle cost and billing rules of an option, as far as they are known."""
     costs, summary = option.unit_costs, []
     if costs is not None:
         summary += [
@@ -103,6 +105,7 @@ def _delivers(option: ServeOption) -> list[str]:
 
 
 def _energy(option: ServeOption) -> list[str]:
+    """Power, energy and carbon of the whole option at the mean load."""
     use = option.energy
     if use is None:
         return ["the accelerator's power is not published"]

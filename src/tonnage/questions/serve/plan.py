@@ -105,6 +105,7 @@ def _ask(request: Serve, additions: Additions, today: date) -> Context[Serve]:
 
 
 def _look(asked: Context[Serve]) -> Found[Serve, ServeOption, ServePlan]:
+    """The search for options, and what a checkpoint that is not named would save; where nothing serves, why."""
     request, model = asked.request, asked.model
     allowed, refused, no_format = apply_quality_floor(request, model)
     open_sites, excluded = sites(request.filters, additions=asked.additions) if no_format is None else ((), ())
@@ -136,6 +137,10 @@ def _look(asked: Context[Serve]) -> Found[Serve, ServeOption, ServePlan]:
 
 
 def _sections(asked: Context[Serve], search: _Search, open_sites: Sequence[Site], plan: ServePlan) -> ServePlan:
+    """
+    A feasible plan with everything that explains its options; what takes a search of its own is left out once a stop
+    was asked for.
+    """
     request, model, today, ranked = asked.request, asked.model, asked.today, plan.options
     serving, missed, first = search.serving, search.missed, ranked[0]
     day = _day(asked, first)
@@ -361,7 +366,10 @@ def _vary_settings(
 
 
 def _variations_of(asked: Context[Serve], found: Candidate) -> list[Candidate]:
-    """A candidate with other settings, wherever it serves with them: what another load may call for."""
+    """
+    A candidate with other settings, wherever it serves with them: what another load may call for. Empty for a candidate
+    that has such settings already.
+    """
     if found.configuration.settings():
         return []
     request, model = asked.request, asked.model

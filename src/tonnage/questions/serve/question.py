@@ -173,7 +173,10 @@ NOMINAL: Final = "1/s"
 
 
 def service_fields(values: Mapping[str, Any], *, model: str | None) -> dict[str, Any]:
-    """Those of a service among the values, with a model and a load where they are found later."""
+    """
+    Fields of one service among the values, others dropped; a nominal load always, and a stand-in model where none is
+    named, for both are found later.
+    """
     known = {field.name for field in fields_of(Serve)}
     asked = {name: value for name, value in values.items() if name in known}
     return {**asked, "model": model or UNNAMED, "rate": NOMINAL}

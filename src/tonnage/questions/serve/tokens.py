@@ -99,6 +99,7 @@ def _per_request(request: Serve, price: TokenPrice) -> float | None:
 
 
 def _token_bill(price: TokenPrice, each: float, *, per_hour: float) -> BoughtTokens:
+    """What an API charges for a mean request (`each`, USD) and an hour of `per_hour` requests."""
     assert price.input_usd_per_million_tokens is not None and price.output_usd_per_million_tokens is not None
     return BoughtTokens(
         provider=price.provider,
@@ -121,9 +122,11 @@ def _carried_rate(request: Serve, option: ServeOption) -> float:
 
 def _wins_from(request: Serve, option: ServeOption, *, usd_per_request: float) -> float | None:
     """
-    The least mean rate from which an option's machines cost no more than the tokens; None = none. [1/s]
+    The least mean rate from which an option's machines, spares among them, cost no more than the tokens; None = none up
+    to `LARGEST` replicas. [1/s]
 
     n replicas cost H(n) an hour and carry n times what one does: they win from H(n) / 3600 c on, where they carry that.
+    Beyond 64 replicas n grows in steps of a 64th.
     """
     ranks, each = option.configuration.ranks, _carried_rate(request, option)
     n = 1

@@ -95,7 +95,9 @@ class Variations:
             yield from self.of_configuration(site, found.configuration, limit=limit)
 
     def of_configuration(self, site: Site, tried: Configuration, *, limit: str | None) -> Iterator[Variation]:
-        """Variations of a configuration that serves, or of one that such a limit stops."""
+        """
+        Variations of a configuration that serves (`limit` None), or of one that this limit stops, which they may lift.
+        """
         caches = self._caches(site, tried) if limit != "ttft" else [(tried.precision, 1.0)]
         engines = [(tried.engine, 1.0)]
         if limit != "cache":
@@ -113,6 +115,7 @@ class Variations:
         return [*own, (replace(tried.precision, kv="fp8"), ROOM)]
 
     def _engines(self, site: Site, tried: Configuration) -> Iterator[tuple[Engine, float]]:
+        """The engine with each draft that it can run there, and the tokens a step gained at most."""
         for draft in self.drafts if engine_spec(tried.engine.name).drafts else ():
             # A draft beside the model is in BF16, and stands on the ranks of one stage.
             if draft.model is None or ("bf16" in site.accelerator.peaks and tried.layout.pp == 1):
@@ -143,6 +146,7 @@ def _drafts(request: Serve, model: Model) -> tuple[PublishedDraft, ...]:
 
 
 def _variation_notes(request: Serve, model: Model) -> tuple[str, ...]:
+    """What was tried besides layouts and formats, drafts with their source."""
     tried = "also tried where it may win: a KV cache in FP8 of published quality"
     if request.rate_per_s is not None and has_objectives(request):
         tried += f", {APART}"
@@ -181,14 +185,20 @@ def kept_apart(request: Serve, found: list[Candidate], *, best: float) -> list[C
 
 
 def sure_cost(request: Serve, found: Candidate | Infeasible) -> float:
-    """What it costs at prices that sellers state; infinite where it serves nothing, or not surely enough. [USD/h]"""
+    """
+    Cost of a candidate's fleet at prices that sellers state; infinite where it serves nothing, not surely enough, or
+    has no such price. [USD/h]
+    """
     if isinstance(found, Infeasible) or (has_objectives(request) and found.firm(request) <= 0.0):
         return math.inf
     return primary_cost(request, found)
 
 
 def least_with(request: Serve, found: Candidate | Infeasible, *, site: Site, gain: float, fewest: int = 1) -> float:
-    """What a configuration costs if a replica takes `gain` times the most that it keeps up with. [USD/h]"""
+    """
+    Cost of the fleet if a replica takes `gain` times the most that it keeps up with, of at least `fewest` replicas; for
+    what cannot serve as it is, of `fewest` alone. [USD/h]
+    """
     replicas = 1
     if isinstance(found, Candidate):
         replicas = replicas_in_all(request, peak_load(request) / (found.odds.most * gain))
@@ -197,7 +207,10 @@ def least_with(request: Serve, found: Candidate | Infeasible, *, site: Site, gai
 
 
 def primary_cost(request: Serve, found: Candidate) -> float:
-    """What a candidate costs at prices that sellers state, if its numbers hold; infinite without. [USD/h]"""
+    """
+    Cost of a candidate's fleet at prices that sellers state; infinite without, or beyond the request's budget or count.
+    [USD/h]
+    """
     replicas = needed_of(request, found)
     cost = found.cost(request, replicas)
     over = limits.beyond_limits(request, replicas * found.configuration.ranks, usd_per_h=cost.usd)
@@ -248,7 +261,10 @@ def in_units_of(configuration: Configuration, workers: PoolWorkers) -> Configura
 
 
 def unit_of(request: Serve, found: Candidate, *, workers: PoolWorkers) -> tuple[Replica, Steady | None]:
-    """A worker of a candidate's configuration, with what it finds again, and the unit of so many; None = too large."""
+    """
+    A worker of a candidate's configuration, with what it finds again, and the steady states of a unit of so many; None
+    in their place where the unit does not fit.
+    """
     from tonnage.simulation.disaggregated import Unit, one_transfer_s
 
     replica, ranks = found.replica, replace(found.configuration, pools=workers).ranks
@@ -276,7 +292,7 @@ def unit_of(request: Serve, found: Candidate, *, workers: PoolWorkers) -> tuple[
 
 def _least_apart(request: Serve, found: Candidate, *, workers: PoolWorkers) -> float:
     """
-    What a unit costs if its workers find as much again as the candidate does. [USD/h]
+    What the fleet of units costs if workers find as much again as the candidate does; infinite if it misses. [USD/h]
 
     They find less: a prefill worker sees more prompts a second than a replica, and keeps no answers.
     """
@@ -308,7 +324,7 @@ def _encoders_of(found: Candidate, lengths: Lengths, *, workers: int, leaves_nod
     at, images = found.replica, lengths.images
     if images is None:
         return None
-    room = _room(at.placement.model, images, usable=found.site.accelerator.visible_memory_bytes)
+    room = _room(at.placement.model, images, visible_bytes=found.site.accelerator.visible_memory_bytes)
     if room < 0.0:
         return None
     return Encoders(
@@ -319,11 +335,11 @@ def _encoders_of(found: Candidate, lengths: Lengths, *, workers: int, leaves_nod
     )
 
 
-def _room(model: Model, images: Images, *, usable: float) -> float:
+def _room(model: Model, images: Images, *, visible_bytes: float) -> float:
     """What an encoder worker has left for encodings; negative = the encoder itself is too large. [bytes]"""
     from tonnage.simulation.encoder import KEPT
 
-    return KEPT * usable - encoder_bytes(model, images)
+    return KEPT * visible_bytes - encoder_bytes(model, images)
 
 
 def encoder_bytes(model: Model, images: Images) -> float:
@@ -344,7 +360,10 @@ def _unit_sizes(request: Serve, found: Candidate) -> list[PoolWorkers]:
 
 
 def with_encoders(request: Serve, found: Candidate) -> list[PoolWorkers]:
-    """Units with as many encoders as their other workers keep busy, one fewer, and as many as fill an instance."""
+    """
+    Units whose encoders keep their other workers busy: as many as that takes, one fewer, and as many as fill an
+    instance. Units that do not fit or meet no objective are left out.
+    """
     images = request.lengths.images
     assert images is not None
     made: list[PoolWorkers] = []
@@ -367,7 +386,10 @@ def with_encoders(request: Serve, found: Candidate) -> list[PoolWorkers]:
 
 
 def _in_units(request: Serve, found: Candidate, *, below: float) -> Candidate | None:
-    """The cheapest unit of a configuration that meets the objectives surely enough for less than `below`. [USD/h]"""
+    """
+    The cheapest unit of a configuration that meets the objectives surely enough for less than `below` [USD/h], at a
+    price that its seller states; None where no unit does.
+    """
     tries = []
     for workers in _unit_sizes(request, found):
         if found.replica.reuse is not None and _least_apart(request, found, workers=workers) >= below:

@@ -71,7 +71,8 @@ def search_attempts(
 
     Returns
     -------
-    Options, what cannot do it, and how many rentals were arranged.
+    Options, what cannot do it, and how many rentals were arranged. Larger counts of what grew dearer twice, all of it
+    in time, are in none of them.
     """
     budget = request.budget_usd or inf
     options: list[Option] = []
@@ -112,7 +113,7 @@ def search_attempts(
 
 
 def _ruled_out(attempt: Attempt, best: float, *, budget_usd: float, hasty: bool) -> InfeasibleRun:
-    """Beyond the budget at best, or far beyond the best found."""
+    """The verdict on a rental that is not arranged: beyond the budget at best, or far beyond the best found."""
     least = attempt.least(hasty)
     if attempt.usd > budget_usd:
         verdict = refusal(

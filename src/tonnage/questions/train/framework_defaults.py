@@ -36,7 +36,10 @@ def software(case: TrainCase, accelerator: Accelerator, *, layered: bool) -> Sof
 
 
 def sequence_parallel(case: TrainCase, software: SoftwareSpec, *, tp: int) -> bool:
-    """Megatron's since 2022; full recompute kept the older form in its own benchmarks."""
+    """
+    Whether tensor ranks also split the sequence: Megatron's since 2022; full recompute kept the older form in its own
+    benchmarks. No without tensor parallelism.
+    """
     if tp == 1 or not software.sequence_parallel:
         return False
     old = case.year is not None and case.year < 2023
@@ -44,7 +47,7 @@ def sequence_parallel(case: TrainCase, software: SoftwareSpec, *, tp: int) -> bo
 
 
 def virtual_stages(case: TrainCase, software: SoftwareSpec, *, layers: int, pp: int) -> list[int]:
-    """Virtual stages to try: none and the most; those that interleave usually do since 2023."""
+    """Virtual stages to try: as stated, else none (1) and the most; those that interleave usually do since 2023."""
     if case.layout.vpp or pp == 1 or not software.interleaves or (case.year is not None and case.year < 2023):
         return [case.layout.vpp or 1]
     per_stage = math.ceil(layers / pp)
@@ -84,7 +87,7 @@ def shardings(case: TrainCase, software: SoftwareSpec, *, ranks: int) -> list[Sh
 
 
 def recomputes(case: TrainCase, software: SoftwareSpec, *, sharded: bool) -> list[Recompute]:
-    """Recompute to try, cheapest first."""
+    """Recompute to try, cheapest first: as stated alone, else by habit of the software (`sharded` = weights are)."""
     if case.recompute or case.recompute_share is not None:
         return [case.recompute or "full"]
     if software.plain_scripts and sharded and case.method != "pretrain" and number_format(case.precision).bits >= 16:
@@ -101,7 +104,7 @@ def recomputes(case: TrainCase, software: SoftwareSpec, *, sharded: bool) -> lis
 
 
 def flash_attention(case: TrainCase, accelerator: Accelerator) -> bool:
-    """Said, or the default of training frameworks since 2023 on Ampere and later."""
+    """Whether attention runs fused (flash) kernels: as stated, or the default since 2023 on Ampere and later."""
     if case.flash_attention is not None:
         return case.flash_attention
     if accelerator.architecture in _NO_FLASH:
@@ -110,7 +113,10 @@ def flash_attention(case: TrainCase, accelerator: Accelerator) -> bool:
 
 
 def native_attention(case: TrainCase, accelerator: Accelerator, *, software: SoftwareSpec) -> bool:
-    """Kernels for Hopper and later came with cuDNN 9 and FlashAttention-3 in 2024; others run older ones there."""
+    """
+    Whether attention runs kernels made for Hopper or Blackwell: they came with cuDNN 9 and FlashAttention-3 in 2024;
+    other software runs older ones there.
+    """
     older = any(one.older_attention for one in frameworks_in(case.framework))
     recent = _generation(accelerator) in {"Hopper", "Blackwell"} and not older
     return recent and software.native_attention and (case.year is None or case.year >= 2024)
@@ -140,7 +146,7 @@ def fused_experts(case: TrainCase, accelerator: Accelerator, *, software: Softwa
 
 def fused_loss(case: TrainCase, software: SoftwareSpec) -> bool:
     """
-    Chunked or fused cross-entropy, of the framework or of its family since some year.
+    Whether cross-entropy is chunked or fused, by the framework or by its family since some year.
 
     Objectives on whole answers take each token's log-probability instead, from logits that are held whole.
     """
@@ -161,12 +167,18 @@ def paged_states(case: TrainCase) -> bool:
 
 
 def wide_residual(case: TrainCase) -> bool:
-    """PEFT prepares a 4-bit model by widening all that is not quantised; frameworks with own adapters do not."""
+    """
+    Whether the residual stream is in 32 bits: PEFT prepares a 4-bit model by widening all that is not quantised;
+    frameworks with own adapters do not.
+    """
     return case.method == "qlora" and not _own_adapters(case)
 
 
 def wide_adapters(case: TrainCase, software: SoftwareSpec) -> bool:
-    """PEFT keeps adapters in 32 bits since 2024; frameworks with their own write them in the base's format."""
+    """
+    Whether adapters are kept in 32 bits: PEFT does since 2024; frameworks with their own write them in the base's
+    format.
+    """
     kept = case.method in {"lora", "qlora", "dora"} and software.plain_scripts and (case.year or 2024) >= 2024
     return kept and not _own_adapters(case)
 
@@ -183,14 +195,20 @@ def network_style(model: Model) -> Literal["plain", "separable", "volume"]:
 
 
 def frozen_flop(model: Model, *, image_px: int | None) -> float:
-    """Latent diffusion encodes its images inside the step, unless latents were stored before. [FLOP]"""
+    """
+    Work of the frozen image encoder for one image: latent diffusion runs it inside the step, unless latents were stored
+    before; 0 for all else. [FLOP]
+    """
     network = model.network
     pixels = image_px or (network.input_px if network else None)
     return _ENCODER_FLOP_PER_PIXEL * pixels**2 if model.kind.startswith("diffusion") and pixels else 0.0
 
 
 def kept_values(model: Model, *, image_px: int | None) -> float | None:
-    """Outputs of a denoising U-Net's layers with weights, of one image; none for what is known by totals. [values]"""
+    """
+    Outputs of a denoising U-Net's layers with weights, of one image; None for other networks, and without a known image
+    size. [values]
+    """
     unet = unet_of(offline(), model)
     pixels = image_px or (model.network.input_px if model.network else None)
     if unet is None or pixels is None:

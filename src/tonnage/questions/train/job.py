@@ -106,6 +106,10 @@ def job_of(request: Train | FineTune, model: Model) -> Job:
 
 
 def _pretraining(request: Train, model: Model) -> Job:
+    """
+    A pre-training job: an open sequence length is 4,096 tokens or the model's longest, an open batch the usual one with
+    a largest that a search may take.
+    """
     if not model.groups:
         raise BadRequest(
             f"model: {model.id} takes no tokens; use `plan finetune --method full --examples N` for images"
@@ -138,6 +142,7 @@ def _pretraining(request: Train, model: Model) -> Job:
 
 
 def _fine_tuning(request: FineTune, model: Model) -> Job:
+    """A fine-tuning job; an open batch is the usual one and is not raised."""
     said: list[str] = []
     length, sequences = _fine_tuning_sequences(request, model, said)
     batch, largest = request.global_batch, None
@@ -168,7 +173,10 @@ def _fine_tuning(request: FineTune, model: Model) -> Job:
 
 
 def _fine_tuning_sequences(request: FineTune, model: Model, said: list[str]) -> tuple[int, float]:
-    """Length of one sequence and how many pass through the model."""
+    """
+    Length of one sequence [tokens; 1 for images] and how many pass through the model, epochs counted. Unpacked, each
+    example is one padded sequence. Choices that the request leaves open are appended to `said`.
+    """
     if not model.groups:
         if request.examples is None or request.method != "full":
             raise BadRequest(f"model: {model.id} takes images; give --method full and --examples")
@@ -218,7 +226,10 @@ def _fine_tuning_sequences(request: FineTune, model: Model, said: list[str]) -> 
 
 
 def _usual_batch(model: Model, seq_len: int) -> int:
-    """Sequences per step: half a million tokens at 125M parameters, growing as in arXiv 2005.14165, table 2.1."""
+    """
+    Sequences per step, a power of two: half a million tokens at 125M parameters, growing as in arXiv 2005.14165, table
+    2.1.
+    """
     tokens = 0.5e6 * (parameters(model).value / 125e6) ** 0.26
     return _power_below(max(1.0, tokens / seq_len * math.sqrt(2)))
 
@@ -234,4 +245,5 @@ def _largest_batch(tokens: float, seq_len: int) -> int:
 
 
 def _power_below(value: float) -> int:
+    """The largest power of two that is not above a value; 1 below 1."""
     return int(2 ** math.floor(math.log2(max(1.0, value))))

@@ -56,7 +56,10 @@ def dataset_bytes(job: Job) -> float:
 
 
 def storage_line(job: Job, *, made: Bill, run: Run) -> tuple[Quantity, ...]:
-    """Checkpoints and dataset for as long as the run takes; nothing where the provider publishes no price."""
+    """
+    Cost of checkpoints and dataset for as long as the run takes [USD]; empty where the provider publishes no price or
+    the run never ends.
+    """
     price = storage_prices().get(made.provider)
     if price is None or not math.isfinite(run.wall_s.value):
         return ()
@@ -102,7 +105,10 @@ _STALE: Final = 0.02
 
 
 def host_needs(asked: TrainContext, option: TrainOption) -> tuple[HostNeed, ...]:
-    """Each need of one instance (or of the run's storage) with what the offer lists."""
+    """
+    Each need of one instance, or of the run's storage, with what the offer lists: its share of the instance where the
+    job takes a part of it, nothing where it lists none.
+    """
     offer = offer_of(option.bill, additions=asked.additions)
     instances = max(1, option.bill.instances - option.run.spares)
     per = option.accelerators / instances

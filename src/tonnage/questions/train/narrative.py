@@ -87,6 +87,9 @@ def risk(option: TrainOption, *, first: TrainOption) -> str:
 
 
 def _risk(option: TrainOption) -> str:
+    """
+    What an option that is not sure may miss: its speed is unmeasured, its memory nearly full, or its time and cost.
+    """
     if option.basis != "calibrated":
         return "no training speed of this architecture has been published, so its peak is scaled by a general share"
     fits = chance_within(option.memory, option.limit_bytes)
@@ -100,6 +103,7 @@ def _risk(option: TrainOption) -> str:
 
 
 def lead_reason(asked: TrainContext, first: TrainOption) -> str:
+    """Why the first option leads, by what the request limits."""
     request = asked.request
     certain = f"with a chance of {whole_percent(first.chance)}"
     certain += "" if first.sure else f", and none has {whole_percent(request.confidence)}"
@@ -118,6 +122,7 @@ def lead_reason(asked: TrainContext, first: TrainOption) -> str:
 
 
 def arithmetic(option: TrainOption) -> str:
+    """How time and rental of an option come about."""
     run = option.run
     spare = f" with {run.spares} spare" if run.spares else ""
     count = option.bill.instances
@@ -259,35 +264,41 @@ def train_break_even(
     confidence : float
         The least chance of fitting and of keeping both. [-]
     """
-    few = sorted((o for o in evaluated if math.isfinite(o.cost.value)), key=lambda o: o.cost.value)[:MAX_OPTIONS]
-    asked = _value_function(few, fastest=math.isinf(deadline_s), stated=stated, confidence=confidence)
+    cheapest = sorted((o for o in evaluated if math.isfinite(o.cost.value)), key=lambda o: o.cost.value)[:MAX_OPTIONS]
+    contenders_at = _value_function(cheapest, fastest=math.isinf(deadline_s), stated=stated, confidence=confidence)
     found: list[BreakEven] = []
     if math.isfinite(deadline_s):
         found += break_even_prices(options)
     if stated:
-        least = min(option.run.wall_s.value for option in few)
+        least = min(option.run.wall_s.value for option in cheapest)
         until = Axis(name="deadline", now=deadline_s, unit="s", least=least)
-        found += break_even_along(until, at=lambda s: asked(s, budget_usd, 1.0), nothing=NOTHING)
+        found += break_even_along(until, at=lambda s: contenders_at(s, budget_usd, 1.0), nothing=NOTHING)
     if budget_usd is not None:
         spent = Axis(name="budget", now=budget_usd, unit="USD")
-        found += break_even_along(spent, at=lambda usd: asked(deadline_s, usd, 1.0), nothing=NOTHING)
+        found += break_even_along(spent, at=lambda usd: contenders_at(deadline_s, usd, 1.0), nothing=NOTHING)
     run, c = options[0].run, options[0].configuration
     tokens = run.steps * c.global_batch * c.seq_len
     # Beyond what the fastest arranged option does in time, larger counts would have to be looked at.
-    most = tokens * deadline_s / min(option.run.wall_s.value for option in few)
+    most = tokens * deadline_s / min(option.run.wall_s.value for option in cheapest)
     longer = Axis(name="tokens to train on", now=tokens, unit="tokens", most=most)
-    found += break_even_along(longer, at=lambda n: asked(deadline_s, budget_usd, n / tokens), nothing=NOTHING)
+    found += break_even_along(longer, at=lambda n: contenders_at(deadline_s, budget_usd, n / tokens), nothing=NOTHING)
     return tuple(found)
 
 
 def _value_function(
-    few: Sequence[TrainOption], *, fastest: bool, stated: bool, confidence: float
+    cheapest: Sequence[TrainOption], *, fastest: bool, stated: bool, confidence: float
 ) -> Callable[[float, float | None, float], list[Contender]]:
-    """What each is worth by a deadline, within a budget, at a multiple of the work."""
+    """
+    A function of deadline [s], budget [USD or None] and multiple of the work; it gives what keeps both, each with its
+    worth (see `at`).
+    """
 
     def at(deadline_s: float, budget_usd: float | None, work: float) -> list[Contender]:
+        """
+        What keeps this deadline and budget at so many times the work, with its worth: time if `fastest`, else cost.
+        """
         found = []
-        for option in few:
+        for option in cheapest:
             wall, usd = _times(option.run.wall_s, work), _times(option.cost, work)
             if wall.value > deadline_s or (budget_usd is not None and usd.value > budget_usd):
                 continue

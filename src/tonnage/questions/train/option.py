@@ -63,7 +63,8 @@ def evaluate(asked: TrainContext, rental: Rental) -> list[TrainOption | Infeasib
     """
     One outcome per term that the rental offers.
 
-    Of the arrangements, faster or surer to fit, the fastest that has the confidence asked for; else the likeliest.
+    Of the arrangements the fastest that has the confidence asked for; else the likeliest. Where none fits, one outcome
+    for all terms says why.
     """
     found = fastest_arrangements(asked.model, rental.place, job=asked.job, framework=asked.request.framework)
     if not found.best:
@@ -74,13 +75,16 @@ def evaluate(asked: TrainContext, rental: Rental) -> list[TrainOption | Infeasib
 def outcomes(
     request: Train | FineTune | Rl, rental: Rental, *, option_of: Callable[[str], Option]
 ) -> list[Option | InfeasibleRun]:
-    """What is arranged on a rental, on the offers of each term: an option, or the limit that it breaks."""
+    """What is arranged on a rental, on the offers of each term: an option, or the deadline or budget that it breaks."""
     options = map(option_of, dict.fromkeys(made.term for made in rental.bills))
     return [option if (over := beyond(request, option)) is None else rental.misses(over, option) for option in options]
 
 
 def _option_of_term(asked: TrainContext, rental: Rental, found: Found, term: str) -> TrainOption:
-    """The arrangement that the rule chooses on the offers of one term; the slower, the dearer and the later it is."""
+    """
+    The fastest arrangement on the offers of one term that has the confidence asked for; where none has, the likeliest
+    of those within deadline and budget, or of all. `found.best` is ordered fastest first.
+    """
     made: list[TrainOption] = []
     for best in found.best:
         option = option_of_setup(asked, rental, setup=best.setup, term=term)
@@ -101,7 +105,11 @@ def run_of(
     instance_size: float,
     term: str,
 ) -> Run:
-    """The run over time of so many steps of one setup, each with its interval, on instances of one term."""
+    """
+    The run over time of so many steps of one setup, each `step` with its interval [s], on `instances` of
+    `instance_size` accelerators at one term. Where the request names no spares, as many as 95 % of repairs ask for,
+    from `SPARES_FROM` instances on and not on spot.
+    """
     assert step.high is not None, "a step has an interval"
     count = setup.layout.ranks
     nodes = max(1.0, count / ACCELERATORS_PER_RATED_NODE)
@@ -176,7 +184,7 @@ def _date(start: date, after_s: float) -> str:
 
 
 def option_of_setup(asked: TrainContext, rental: Rental, *, setup: TrainSetup, term: str) -> TrainOption:
-    """One setup on the offers of one term: its step, its run, its bill."""
+    """One setup on the offers of one term, which the rental must have: its step, its run, its bill."""
     request, place = asked.request, rental.place
     step, basis = estimate.step(setup), estimate.basis(setup)
     bills = [made for made in rental.bills if made.term == term]
@@ -217,7 +225,10 @@ def cost_of(
     basis: Basis,
     beside: Callable[[Bill], tuple[Quantity, ...]] = lambda made: (),
 ) -> tuple[tuple[Bill, ...], Quantity]:
-    """The bills of a run with its spares, cheapest first, and what the first and its lines beside come to. [USD]"""
+    """
+    The bills of a run with its spares, cheapest first, and what the first comes to with its lines `beside` (storage).
+    Each end of the interval is the time's end as the provider charges it. [USD]
+    """
     with_lines = [
         (made, _lines(made, run), beside(made)) for made in (with_spares(b, spares=run.spares) for b in bills)
     ]
@@ -240,7 +251,7 @@ def chance_of_run(
     cost: Quantity | None = None,
 ) -> float:
     """
-    Chance that memory fits and deadline and budget are kept, all at once. [-]
+    Chance that memory fits and deadline and budget are kept, all at once; None limits nothing. [-]
 
     Time and cost follow from one step time, so that the less likely of them decides; `wall_s` and `cost` replace the
     option's own.
@@ -260,13 +271,18 @@ def holds(option: TrainOption, chance: float, *, confidence: float) -> bool:
 
 
 def _charged_usd(made: Bill, billed_s: float) -> float:
-    """What so long a run is charged: the provider's steps and its least charge hold for a quick one too."""
+    """
+    What a run of that length is charged: the provider's steps and its least charge hold for a quick one too. [USD]
+    """
     rules = billing_rules(catalog.providers().get(made.provider))
     return made.usd_per_hour * charged_hours(billed_s, rules=rules, term=made.term, contract=made.contract)
 
 
 def _lines(made: Bill, run: Run) -> tuple[Quantity, ...]:
-    """What the billed hours are spent on, as the provider rounds them, of the job's instances and its spares."""
+    """
+    Cost of the billed hours by what they are spent on, as the provider rounds them, of the job's instances and spares;
+    one infinite line where the run never ends. [USD]
+    """
     rules = billing_rules(catalog.providers().get(made.provider))
     if not math.isfinite(run.billed_s):
         return (Quantity(name="steps", value=math.inf),)
@@ -309,7 +325,10 @@ def configuration_of(setup: TrainSetup, place: Place) -> TrainConfiguration:
 
 
 def beyond(request: Train | FineTune | Rl, option: RunOption) -> Verdict | None:
-    """Deadline or budget missed, and by how much."""
+    """
+    What stops an option: interruptions that leave no useful time, else the deadline, else the budget, by how much it is
+    missed; None where both are kept.
+    """
     deadline, budget = request.deadline_s, request.budget_usd
     name = accelerators_text(option)
     wall, usd = option.run.wall_s.value, option.cost.value
@@ -343,7 +362,7 @@ def _rounded_up(usd: float) -> float:
 
 
 def _no_arrangement(asked: TrainContext, rental: Rental, found: Found) -> InfeasibleRun:
-    """Memory, or degrees that do not divide."""
+    """Why nothing can be arranged: memory, or a batch that the accelerators cannot share."""
     place = rental.place
     if found.smallest is None:
         verdict = refusal(

@@ -102,6 +102,7 @@ def _risks(plan: TrainPlan, best: TrainOption) -> list[str | Text]:
 
 
 def _why(plan: TrainPlan) -> dict[str, Contents]:
+    """Sections of `--why` on the first option; none where nothing works."""
     if not plan.options:
         return {}
     best = plan.options[0]
@@ -120,6 +121,7 @@ def _why(plan: TrainPlan) -> dict[str, Contents]:
 
 
 def _option_parts(plan: TrainPlan, option: TrainOption) -> dict[str, Contents]:
+    """Sections of one option opened; scaling is known of the first alone."""
     return {
         "Memory of one accelerator": parts_table(option.memory),
         "One step": parts_table(option.step_s),
@@ -153,6 +155,7 @@ def _parts(quantity: Quantity) -> str:
 
 
 def _run(option: TrainOption) -> list[str]:
+    """The run in lines: steps, other time, interruptions, checkpoints, goodput, accelerator hours, electricity."""
     run, c = option.run, option.configuration
     useful = run.useful_time_fraction
     between = show(run.between_s, "s")
@@ -170,12 +173,12 @@ def _run(option: TrainOption) -> list[str]:
         f"{show(run.blocking_s, 's')} and is written in {show(run.write_s, 's')}",
         f"training goodput {useful.value:.1%} ({useful.low or 0:.1%}-{useful.high or 0:.1%}) of the time, P90 at least "
         f"{run.useful_p90:.1%}",
-        f"{_few(option.accelerator_hours)} accelerator hours{energy}",
+        f"{_rounded(option.accelerator_hours)} accelerator hours{energy}",
         *_electricity(option),
     ]
 
 
-def _few(number: float) -> str:
+def _rounded(number: float) -> str:
     """A whole number, or two digits of a small one."""
     return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
 
@@ -204,7 +207,7 @@ def electricity_of_run(option: RunOption, *, tokens: float) -> list[str]:
     if option.kg_co2 is None:
         return [f"{summary}; carbon: the grid of this region is not known"]
     grid = f"{use.grid}, {use.grams_per_kwh:g} g/kWh"
-    return [f"{summary}; {_few(option.kg_co2)} kg CO2, {option.kg_co2 / millions * 1e3:.3g} g per million ({grid})"]
+    return [f"{summary}; {_rounded(option.kg_co2)} kg CO2, {option.kg_co2 / millions * 1e3:.3g} g per million ({grid})"]
 
 
 def _point(point: ScalingPoint) -> str:
@@ -274,7 +277,7 @@ def _label(option: TrainOption | BatchOption) -> str:
 
 
 def _time_and_cost(points: Sequence[Point], *, deadline_s: float | None) -> Chart | None:
-    """Options by duration and cost of the whole job, in days where hours would be large numbers."""
+    """Options by duration and cost of the whole job, in hours (as points hold them), or days where hours are many."""
     limit = deadline_s or 0.0
     scale, unit = (24.0, "days") if points and max(points[0].value, limit / HOUR_S) > DAYS_FROM else (1.0, "h")
     scaled = [p._replace(value=p.value / scale, low=p.low / scale, high=p.high / scale) for p in points]
@@ -337,7 +340,7 @@ def _end_layers(plan: TrainPlan, *, x: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def timeline_chart(milestones: tuple[Milestone, ...]) -> Chart | None:
-    """The milestones along the run."""
+    """The milestones along the run; None where fewer than two."""
     if len(milestones) < 2:
         return None
     last = milestones[-1].after_s

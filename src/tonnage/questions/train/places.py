@@ -108,7 +108,10 @@ def trainable_sites(
 
 
 def rentals(site: Site, *, counts: tuple[int, ...], terms: tuple[str, ...], today: date) -> Iterator[Rental]:
-    """Every way to rent each of the counts at this site; networks of unlike rate are apart."""
+    """
+    Every way to rent each of the counts at this site: one per instance size and network rate, none where no offer holds
+    the count at one of the terms.
+    """
     for count in counts:
         kinds: dict[tuple[int, float | None, bool], list[Offer]] = {}
         for offer in site.offers:
@@ -132,7 +135,10 @@ def rentals(site: Site, *, counts: tuple[int, ...], terms: tuple[str, ...], toda
 
 
 def _join_instances(site: Site, offer: Offer, count: int) -> tuple[int, float | None, bool] | None:
-    """Instance size, network per accelerator, and whether that is assumed; none = it cannot hold the job."""
+    """
+    Instance size, network per accelerator [bytes/s; None inside one instance or fabric, or assumed], and whether that
+    is assumed; None = the offer cannot hold the job.
+    """
     size = int(offer.count)
     if count <= size:
         return min(size, max(count, 1)), None, False
@@ -157,6 +163,7 @@ def _join_instances(site: Site, offer: Offer, count: int) -> tuple[int, float | 
 
 
 def _bills(offers: list[Offer], *, count: int, terms: tuple[str, ...], today: date) -> tuple[Bill, ...]:
+    """Of one job's instances on each offer and term that has a price, prices that sellers state first, then by cost."""
     made = [
         bill(offer, replicas=1, ranks=count, term=term, today=today)
         for offer in offers

@@ -121,6 +121,10 @@ def _sites(asked: TrainContext) -> tuple[tuple[Site, ...], tuple[Rejection, ...]
 
 
 def _look(asked: TrainContext) -> Found[Train | FineTune, TrainOption, TrainPlan]:
+    """
+    Everything arranged, the options among it, and where there is none what stops them: the budget if the run would work
+    without it.
+    """
     open_sites, excluded = _sites(asked)
     outcomes = [outcome for site in open_sites for outcome in attempts_at(asked, site)]
     tries = [one for one in outcomes if isinstance(one, Attempt)]
@@ -149,6 +153,7 @@ def _sections(
     asked: TrainContext, open_sites: tuple[Site, ...], tries: list[Attempt], arranged: list[TrainOption],
     plan: TrainPlan,
 ) -> TrainPlan:  # fmt: skip
+    """A feasible plan with what explains it: scaling, spot, faster software, break-even points."""
     request, ranked = asked.request, plan.options
     points = scaling_curves(asked, ranked[0], sites=open_sites)
     return replace(
@@ -172,7 +177,10 @@ def _sections(
 
 
 def attempts_at(asked: TrainContext, site: Site) -> Iterator[Attempt | InfeasibleRun]:
-    """Counts of one site worth a search; those that cannot hold the states or be in time are told at once."""
+    """
+    Counts of one site worth a search, each with the least wall time and cost that perfect scaling allows; those that
+    cannot hold the states are told at once.
+    """
     request, job = asked.request, asked.job
     place = Place(accelerator=site.accelerator, count=1, per_node=site.per_node, intra_link=site.intra_link)
     given = (request.framework,) if request.framework else ()
@@ -198,7 +206,9 @@ def attempts_at(asked: TrainContext, site: Site) -> Iterator[Attempt | Infeasibl
 
 def _counts(asked: TrainContext, *, least: float, first: float, stock: int | None) -> tuple[int, ...]:
     """
-    Doubling counts, from one below what memory and time need at best to a few doublings beyond; of what is there, all.
+    Counts to try, powers of two unless one is stated: from what the time needs at perfect scaling (one below without a
+    deadline) and half of what states need, to a few doublings beyond. Of accelerators in stock, or where only money
+    limits, up to all that are allowed.
     """
     request = asked.request
     if request.count is not None:
@@ -212,7 +222,9 @@ def _counts(asked: TrainContext, *, least: float, first: float, stock: int | Non
 
 
 def _goal_s(asked: TrainContext) -> float:
-    """The time a good run takes at most: the deadline, else what is called patience; none when only money limits."""
+    """
+    The time a good run takes at most: the deadline, else what is called patience; infinite when only money limits.
+    """
     if narrative.by_time(asked):
         return inf
     return asked.request.deadline_s or PATIENCE_S[asked.job.kind]
@@ -221,6 +233,7 @@ def _goal_s(asked: TrainContext) -> float:
 def _search(
     asked: TrainContext, tries: Sequence[Attempt], *, worth: float = WORTH
 ) -> tuple[list[TrainOption], list[InfeasibleRun], int]:
+    """Rentals arranged by the request's rule: see `search_attempts`."""
     return search_attempts(
         asked.request,
         tries,
@@ -251,7 +264,10 @@ def _without_budget(asked: TrainContext, tries: list[Attempt]) -> InfeasibleRun 
 
 
 def _larger(asked: TrainContext, tries: list[Attempt], *, ranked: tuple[TrainOption, ...]) -> list[TrainOption]:
-    """The best accelerators at the next counts: dearer now, and what a shorter deadline would ask for."""
+    """
+    The best accelerators at up to four times the counts shown: more expensive now, and what a shorter deadline would
+    ask for. Empty where only money limits.
+    """
     if _goal_s(asked) == inf:
         return []
     looked_at: dict[str, int] = {}
@@ -326,7 +342,7 @@ def what_stops(
 
 
 def _smallest_that_works(asked: TrainContext, open_sites: tuple[Site, ...]) -> str:
-    """The fewest accelerators that hold the job, whatever count or limit was asked for."""
+    """The fewest accelerators that hold the job, whatever count or limit was asked for; empty where none does."""
     powers = [2**k for k in range(int(log2(MAX_ACCELERATORS)) + 1)]
     smallest = ""
     for site in open_sites:

@@ -68,6 +68,7 @@ def _job(struct: type[Job], given: Mapping[str, Any], additions: Additions) -> J
 
 
 def check_count(count: int | None, filters: Filters) -> None:
+    """Refuses a stated count above the limit of accelerators."""
     most = filters.max_count
     if count is not None and most is not None and count > most:
         raise BadRequest(f"count {count} is beyond max_accelerators {most}; drop one of the two")

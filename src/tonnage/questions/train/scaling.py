@@ -35,7 +35,10 @@ FARTHEST: Final = 10
 
 
 def scaling_curves(asked: TrainContext, best: TrainOption, *, sites: tuple[Site, ...]) -> tuple[ScalingPoint, ...]:
-    """Points of both curves that fit in memory, smallest count first; to the first doubling that does not pay."""
+    """
+    Points of both curves (same batch, growing batch) that fit in memory, smallest count first, up to the first doubling
+    that does not pay; empty where the option's site is no longer among `sites`.
+    """
     site = next((s for s in sites if _is_site(s, best)), None)
     if site is None:
         return ()
@@ -65,7 +68,9 @@ def _to_the_end(points: Iterable[ScalingPoint], *, least: int) -> Iterator[Scali
 
 
 def stops_paying(points: tuple[ScalingPoint, ...]) -> str:
-    """The first doubling that brings too little, or that none does."""
+    """
+    The first doubling that brings too little, or that none does; empty with fewer than two points of the same batch.
+    """
     strong = [point for point in points if point.kind == "strong"]
     for before, after in pairwise(strong):
         speedup = before.step_s / after.step_s
@@ -82,7 +87,7 @@ def stops_paying(points: tuple[ScalingPoint, ...]) -> str:
 
 
 def fastest_likely(asked: TrainContext, place: Place, *, job: Job, framework: str | None) -> Arrangement | None:
-    """The fastest arrangement of a job that fits with the confidence asked for."""
+    """The fastest arrangement of a job that fits with the confidence asked for; None where none does."""
     return fastest_arrangements(asked.model, place, job=job, framework=framework).likely(asked.request.confidence)
 
 
@@ -114,6 +119,10 @@ def _weak(asked: TrainContext, best: TrainOption, places: dict[int, Place]) -> I
 
 
 def _curve(asked: TrainContext, best: TrainOption, steps: Iterable[Step]) -> Iterable[ScalingPoint]:
+    """
+    Steps as points: tokens/s of the whole job, efficiency per accelerator over the first point's; time and cost by the
+    option's own overhead over bare steps and its price per accelerator.
+    """
     first: float | None = None
     over = best.run.billed_s / (best.run.steps * best.step_s.value)  # run over bare steps
     price = best.bill.usd_per_instance_hour / best.bill.accelerators_per_instance
@@ -170,7 +179,10 @@ NOWHERE: Final = 0.05
 
 
 def spot_against_on_demand(asked: TrainContext, best: TrainOption, *, sites: tuple[Site, ...]) -> str:
-    """One or two sentences; empty when nobody lists a spot price for this accelerator."""
+    """
+    One or two sentences on the option's count at the cheapest spot price; empty when nobody lists one for this
+    accelerator.
+    """
     if not asked.request.restartable:
         return "Spot is no choice: the job is said not to restart."
     priced = _cheapest_spot(best, sites)
@@ -248,7 +260,7 @@ WORTH_NAMING: Final = 1.2
 def faster_stack(asked: TrainContext, best: TrainOption) -> str:
     """The fastest other stack for an option, in a sentence; empty where none is much faster."""
     now = best.step_s.value / best.configuration.global_batch
-    tried = ((_per_sequence(found), name, found) for name, found in _others(asked, best))
+    tried = ((_per_sequence(found), name, found) for name, found in _other_stacks(asked, best))
     least = min(tried, key=lambda entry: entry[0], default=None)
     if least is None or now / least[0] < WORTH_NAMING:
         return ""
@@ -265,7 +277,7 @@ def _per_sequence(found: Arrangement) -> float:
     return found.step_s / found.setup.global_batch
 
 
-def _others(asked: TrainContext, best: TrainOption) -> Iterator[tuple[str, Arrangement]]:
+def _other_stacks(asked: TrainContext, best: TrainOption) -> Iterator[tuple[str, Arrangement]]:
     """Software that splits layers by habit, in the option's format and in 8 bits where the part computes in them."""
     card, case = catalog.accelerators(asked.additions)[best.configuration.accelerator], asked.job.case
     place = place_of(asked, best)

@@ -98,7 +98,7 @@ def fastest_arrangements(
     found = Found(best=())
     for batch in job.batches(place.count):
         of_batch = replace(job, global_batch=batch)
-        larger = _of_batch(model, place, job=of_batch, framework=framework, recompute=recompute, keep=keep)
+        larger = _fastest_at_batch(model, place, job=of_batch, framework=framework, recompute=recompute, keep=keep)
         if found.best and not (larger.best and _per_sequence(larger) * (1.0 + GAIN) < _per_sequence(found)):
             break
         found = larger
@@ -106,15 +106,18 @@ def fastest_arrangements(
 
 
 def _per_sequence(found: Found) -> float:
-    """Time of a sequence in the fastest arrangement that surely fits. [s]"""
+    """Time of a sequence in the fastest arrangement that surely fits; infinite where none does. [s]"""
     best = found.likely(MEMORY_SURE)
     return best.step_s / best.setup.global_batch if best is not None else inf
 
 
-def _of_batch(
+def _fastest_at_batch(
     model: Model, place: Place, *, job: Job, framework: str | None, recompute: Recompute | None, keep: int
 ) -> Found:
-    """The same for one global batch."""
+    """
+    The fastest arrangements at the job's own global batch: groups of software in order, until one has an arrangement
+    that fits almost surely.
+    """
     tried = [(framework,)] if framework else _frameworks(job, place)
     found, every = Found(best=()), list[Arrangement]()
     for names in tried:
@@ -135,18 +138,18 @@ def _of_batch(
 def _search(space: Space, *, keep: int) -> Found:
     """The search of one space with its functions filled in."""
     least = floor(space.templates)
-    usable, layers = space.templates[0].accelerator.driver_memory_bytes, space.templates[0].model.depth
+    driver_bytes, layers = space.templates[0].accelerator.driver_memory_bytes, space.templates[0].model.depth
     upper = {kind.software.name: estimate.errors(kind).factor("memory_peak_bytes_upper") for kind in space.templates}
     busy: dict[tuple[object, ...], float] = {}
     known: Turns = {}
 
     def over(setup: TrainSetup) -> float:
-        return estimate.peak(setup).value - usable
+        return estimate.peak(setup).value - driver_bytes
 
     def chance(setup: TrainSetup, over: float) -> float:
-        peak = usable + over
+        peak = driver_bytes + over
         need = Quantity(value=peak, unit="bytes", low=0.0, high=peak * upper[setup.software.name])
-        fits = chance_within(need, usable)
+        fits = chance_within(need, driver_bytes)
         return fits if fits < _MOST else 1.0
 
     def seconds(setup: TrainSetup) -> float:
@@ -223,7 +226,7 @@ def _frameworks(job: Job, place: Place) -> list[tuple[str, ...]]:
 
 
 def floor(kinds: tuple[TrainSetup, ...]) -> Floor:
-    """Seconds of one sequence that no arrangement undercuts."""
+    """Seconds of one sequence on one accelerator that no arrangement undercuts, by software and recomputation."""
     layers = kinds[0].model.layers
     experts = max((g.feed_forward.num_experts for g in layers if isinstance(g.feed_forward, Moe)), default=1)
     batch = max(1, min(16, 65536 // max(1, kinds[0].seq_len)))
@@ -240,7 +243,7 @@ def floor(kinds: tuple[TrainSetup, ...]) -> Floor:
 
 
 def state_bytes(setup: TrainSetup) -> float:
-    """Persistent state of all ranks together, before any activation. [bytes]"""
+    """Persistent state of all ranks together, before any activation; of adapters the frozen weights alone. [bytes]"""
     each = number_format(setup.weights).bytes if setup.adapter else recipe(setup).total
     return parameters(setup.model).value * each
 

@@ -90,7 +90,7 @@ _MOST_AHEAD: Final = 16
 
 
 class Chosen(Record, kw_only=True):
-    """A setup, its memory as the driver shows it, and what was chosen on the way."""
+    """A setup, its memory as the driver shows it, whether that fits, and what was chosen on the way."""
 
     setup: TrainSetup
     memory: Quantity
@@ -134,7 +134,10 @@ def resolve_setup(case: TrainCase, *, model: Model, accelerator: Accelerator) ->
 
 
 def _is_settled(fitting: list[Chosen], layout: TrainLayout) -> bool:
-    """Deeper pipelines and wider tensor groups are not worth a look once something fits without recompute."""
+    """
+    Whether a layout need not be looked at: something fits without recompute in a shallower pipeline or narrower tensor
+    group, or two shallower pipelines fit.
+    """
     free = [chosen.setup.layout for chosen in fitting if chosen.setup.recompute == "none"]
     if any(layout.pp > known.pp or (layout.pp == known.pp and layout.tp > known.tp) for known in free):
         return True
@@ -162,7 +165,10 @@ def _completions(
 
 
 def _lightest_recompute(setups: list[TrainSetup], *, usable: float) -> Chosen:
-    """The first setup that fits; before full recompute, the least share of layers recomputed that does."""
+    """
+    The first setup that fits, of full recompute the least share of layers that does; where none fits, the smallest.
+    `usable` is the memory of one accelerator that the job may take. [bytes]
+    """
     found: list[Chosen] = []
     for setup in setups:
         this = _candidate(setup, usable)
@@ -173,6 +179,7 @@ def _lightest_recompute(setups: list[TrainSetup], *, usable: float) -> Chosen:
 
 
 def _candidate(setup: TrainSetup, usable: float) -> Chosen:
+    """A setup with its memory at its peak on the fullest accelerator, and whether that is within `usable`. [bytes]"""
     memory = estimate.peak(setup)
     return Chosen(setup=setup, memory=memory, fits=memory.value <= usable)
 
@@ -188,7 +195,10 @@ def _partly(none: Chosen, full: Chosen, *, usable: float) -> Chosen:
 
 
 def _layouts(case: TrainCase, model: Model, software: SoftwareSpec) -> Iterator[TrainLayout]:
-    """Layouts that keep what is stated and fill the job, shallow pipelines and narrow tensor groups first."""
+    """
+    Layouts that keep what is stated and fill the job, shallow pipelines and narrow tensor groups first; refuses degrees
+    whose product does not divide the count.
+    """
     said, cp = case.layout, case.layout.cp or 1
     layers = model.depth or 1
     found = False
@@ -238,7 +248,10 @@ def _tensor_degrees(case: TrainCase, software: SoftwareSpec) -> list[int]:
 
 
 def _micro_batches(case: TrainCase, layout: TrainLayout) -> list[int]:
-    """Micro-batches to try: stated, or powers of two that divide the rank's batch and leave a pipeline filled."""
+    """
+    Micro-batches to try: stated, or the three largest powers of two that divide the rank's batch and leave a pipeline
+    filled.
+    """
     if case.micro_batch:
         return [case.micro_batch]
     per_rank = max(1, (case.global_batch or layout.dp) // layout.dp)
@@ -305,6 +318,7 @@ def _setup(
 
 
 def _notes(case: TrainCase, setup: TrainSetup) -> tuple[str, ...]:
+    """What was chosen for the user, and what the model or the accelerator does otherwise than asked."""
     layout, said, model, accelerator = setup.layout, case.layout, setup.model, setup.accelerator
     names = [
         f"{name} {getattr(layout, name)}"
