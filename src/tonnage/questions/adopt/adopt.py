@@ -86,7 +86,10 @@ def adopt(
 
 
 def accelerator_of(request: Adopt, machine: Machine, *, additions: Additions) -> str:
-    """The accelerator's id: as the user says, as the file says, or as the only offer of its instance type has it."""
+    """
+    The accelerator's id: as the user says, else the first of the file's words that the catalogue knows, else what the
+    only accelerator of its instance type is; refuses where none says it.
+    """
     if request.accelerator is not None:
         return catalog.predictable_accelerator(request.accelerator, additions).id
     for name in machine.accelerators:
@@ -110,7 +113,10 @@ def accelerator_of(request: Adopt, machine: Machine, *, additions: Additions) ->
 
 
 def _saving(sides: ServeSides | TrainSides) -> Saving | None:
-    """What the better plan's first option costs less; None where that is next to nothing."""
+    """
+    What the better plan's first option costs less than today's, a month or the whole run; None where that is next to
+    nothing, or one of the two is missing.
+    """
     if sides.current is None or sides.better is None or not sides.better.options:
         return None
     if isinstance(sides, ServeSides):
@@ -174,7 +180,7 @@ def trained_today(request: Adopt, running: Running, *, accelerator: str, additio
     if "$" in name:
         raise BadRequest(f"the file takes the model from '{name}', which it does not set; give --model")
     model = with_training_totals(resolve(name, additions=additions) if name else _of_shape(running, additions, assumed))
-    case = _case(request, running, model, accelerator, assumed)
+    case = _train_case(request, running, model, accelerator, assumed)
     steps = _steps(request, running, case, assumed)
     asked = _context(
         name or model.id, model, case, steps=steps, accelerator=accelerator, additions=additions, today=today
@@ -192,7 +198,7 @@ def trained_today(request: Adopt, running: Running, *, accelerator: str, additio
             f"it does not fit: {show(chosen.memory.value, 'bytes')} are needed on each accelerator, and "
             f"{show(part.driver_memory_bytes, 'bytes')} are there"
         )
-        better = plan_train(_open(asked.request), additions=additions, today=today)
+        better = plan_train(_on_anything(asked.request), additions=additions, today=today)
         return replace(base, train=TrainSides(better=better), assumed=tuple(assumed), findings=tuple(findings))
     rental = _rental(request, running, case, additions=additions, today=today, assumed=assumed)
     option = option_of_setup(asked, rental, setup=chosen.setup, term=rental.bills[0].term)
@@ -202,14 +208,17 @@ def trained_today(request: Adopt, running: Running, *, accelerator: str, additio
         # The file's own interval goes on into what is exported; what it costs beside the best is small.
         option = replace(option, run=replace(option.run, checkpoint_interval_s=every * option.step_s.value))
     current = _plan(asked, option, rotary_base=running.value("rotary_base"))
-    wanted = replace(_open(asked.request), deadline_s=option.run.wall_s.value)
+    wanted = replace(_on_anything(asked.request), deadline_s=option.run.wall_s.value)
     better = plan_train(replace(wanted, filters=Filters(providers=request.providers)), additions=additions, today=today)
     sides = TrainSides(current=current, better=better)
     return replace(base, feasible=True, train=sides, assumed=tuple(assumed), findings=tuple(findings))
 
 
 def _of_shape(running: Running, additions: Additions, assumed: list[str]) -> Model:
-    """The catalogue's network of the widths that the file states (Megatron-LM names none)."""
+    """
+    The catalogue's network of the widths that the file states (Megatron-LM names none); refuses where it has none. What
+    was taken is appended to `assumed`.
+    """
     wanted = {name: running.value(name) for name in ("num_layers", "hidden_size", "num_attention_heads")}
     narrow = running.value("moe_ffn_hidden_size") or running.value("ffn_hidden_size")
     untied = running.value("untie_embeddings_and_output_weights", otherwise=False)
@@ -246,8 +255,11 @@ def _of_shape(running: Running, additions: Additions, assumed: list[str]) -> Mod
     )
 
 
-def _case(request: Adopt, running: Running, model: Model, accelerator: str, assumed: list[str]) -> TrainCase:
-    """The job's configuration, as `predict` takes it."""
+def _train_case(request: Adopt, running: Running, model: Model, accelerator: str, assumed: list[str]) -> TrainCase:
+    """
+    The job's configuration, as `predict` takes it; what the file leaves open is the program's default here. The count
+    is the user's, else the file's (appended to `assumed` where it says none).
+    """
     v = running.values()
     machine = running.machine
     count = request.count or (machine.count or 1) * machine.nodes
@@ -295,11 +307,15 @@ def _case(request: Adopt, running: Running, model: Model, accelerator: str, assu
 
 
 def _framework(running: Running) -> str | None:
+    """The program as a framework whose speed is known; None for others."""
     return running.program if any(word in running.program for word in framework_words()) else None
 
 
 def _steps(request: Adopt, running: Running, case: TrainCase, assumed: list[str]) -> int:
-    """Optimizer steps of the run: stated, or of the stated tokens and epochs."""
+    """
+    Optimizer steps of the run: of the user's tokens (one epoch), else stated, else of the stated samples; a usual
+    number where nothing is said.
+    """
     assert case.global_batch and case.seq_len
     a_step = case.global_batch * case.seq_len
     epochs = float(running.value("epochs") or 1.0)
@@ -319,6 +335,7 @@ def _steps(request: Adopt, running: Running, case: TrainCase, assumed: list[str]
 def _context(
     name: str, model: Model, case: TrainCase, *, steps: int, accelerator: str, additions: Additions, today: date
 ) -> TrainContext:
+    """The job as a training request on just so many of its accelerator, without validation or headroom."""
     assert case.global_batch and case.seq_len
     common: dict[str, Any] = {
         "model": name,
@@ -345,7 +362,7 @@ def _context(
     )
 
 
-def _open(request: Train | FineTune) -> Train | FineTune:
+def _on_anything(request: Train | FineTune) -> Train | FineTune:
     """The same job on any accelerators, in any number."""
     return replace(request, filters=Filters(), count=None)
 
@@ -353,7 +370,10 @@ def _open(request: Train | FineTune) -> Train | FineTune:
 def _rental(
     request: Adopt, running: Running, case: TrainCase, *, additions: Additions, today: date, assumed: list[str]
 ) -> Rental:
-    """The cheapest offer that joins so many: of the file's or the user's provider where one is named."""
+    """
+    The cheapest offer that joins so many: of the user's or the file's provider where one is named and rents them, else
+    of any. What stands in for it is appended to `assumed`.
+    """
     terms = ("spot",) if running.machine.spot else ("on-demand",)
     wanted = request.providers or ((running.machine.provider,) if running.machine.provider else ())
     for providers in (wanted, ()):
@@ -375,6 +395,7 @@ def _rental(
 
 
 def _plan(asked: TrainContext, option: TrainOption, *, rotary_base: int | None) -> TrainPlan:
+    """Today's job as a plan of one option, which export and check take."""
     named = replace(option, verdict="what runs today")
     return TrainPlan(
         schema=PLAN_SCHEMA,

@@ -148,6 +148,7 @@ def _with_reuse(made: Started, seen: Seen) -> Serve:
 
 
 def _computing(serve: Serve, share: float) -> Serve:
+    """The question with this share of each prompt's tokens left to compute, one at least."""
     lengths = serve.lengths
     return replace(serve, lengths=replace(lengths, computed_tokens=max(1.0, share * lengths.prompt_tokens)))
 
@@ -162,7 +163,8 @@ def _state(
     today: date,
 ) -> State | None:
     """
-    The service under its traffic with so many replicas, or the fewest that carry it; None = it cannot run.
+    The service under its traffic with so many replicas, or the fewest that carry it; None = it cannot run, or no offer
+    holds them.
 
     `traffic` is replayed and decides; without it, averages do.
     """
@@ -185,6 +187,7 @@ def _state(
 
 
 def _state_of(option: ServeOption, *, keeps: bool = True) -> State:
+    """An option as a state, its capacity that of all replicas; `keeps` is the caller's to know."""
     configuration, capacity = option.configuration, option.capacity
     return State(
         accelerator=configuration.accelerator,
@@ -201,7 +204,10 @@ def _state_of(option: ServeOption, *, keeps: bool = True) -> State:
 
 
 def _variants(made: Started, serve: Serve, seen: Seen) -> Iterator[_Variant]:
-    """Changes of what runs, one at a time, then the settings together."""
+    """
+    Changes of what runs, one at a time, then the settings together. A setting is changed only where the file has it: a
+    batch limit, prefix caching off, 16-bit weights on a part with FP8.
+    """
     own = made.configuration
     words: list[str] = []
     better, asked = own, serve
@@ -273,7 +279,9 @@ def _variants(made: Started, serve: Serve, seen: Seen) -> Iterator[_Variant]:
 def _action(
     variant: _Variant, made: Started, now: State, *, traffic: ServiceTraffic | None, today: date
 ) -> Action | None:
-    """The variant where it brings money, capacity that is missing, or latency for nothing."""
+    """
+    The variant with what it brings, where that is money, capacity that is missing, or latency for nothing; else None.
+    """
     after = _state(variant.serve, made, variant.configuration, traffic=traffic, today=today)
     if after is None:
         return None
@@ -292,7 +300,9 @@ def _action(
 
 
 def _other_part(serve: Serve, now: State, request: Adopt, *, additions: Additions, today: date) -> ServeOption | None:
-    """The cheapest plan on another accelerator, where it pays to move."""
+    """
+    The cheapest plan on another accelerator, where it saves enough to move; None where today's kind is the cheapest.
+    """
     wanted = replace(serve, filters=Filters(providers=request.providers, terms=serve.filters.terms))
     plan = plan_serve(wanted, additions=additions, today=today)
     option = plan.options[0] if plan.options else None
@@ -302,6 +312,7 @@ def _other_part(serve: Serve, now: State, request: Adopt, *, additions: Addition
 
 
 def _move_to(option: ServeOption, now: State) -> Action:
+    """The move to another accelerator, with its saving in a month."""
     return Action(
         name="accelerator",
         change=f"move to {accelerators_text(option)} at {provider_name(option.bill.provider)}",
@@ -362,7 +373,7 @@ def _upgrade(upgrade: str, serve: Serve, made: Started, now: State, *, today: da
 
 
 def _by_evidence(diagnosis: Diagnosis, now: State, seen: Seen) -> list[Action]:
-    """What the metrics show and no prediction is needed for."""
+    """What the metrics show and no prediction is needed for: slow first requests, replicas that are often idle."""
     evidence, found = diagnosis.evidence, []
     if evidence.first_s and evidence.later_s and evidence.first_s > COLD * evidence.later_s:
         found.append(
@@ -409,6 +420,7 @@ def _restores_objectives(action: Action, now: State) -> bool:
 
 
 def _sentence(now: State, actions: tuple[Action, ...], seen: Seen) -> str:
+    """What runs, whether it carries the load seen, and the first change with its worth."""
     rate = show(seen.rate_per_s, "1/s")
     have = f"{plural(now.replicas, 'replica')} on {parts_name(now.accelerators, now.accelerator)}"
     carry, do = ("carry", "do") if now.replicas > 1 else ("carries", "does")

@@ -62,6 +62,9 @@ def _read(running: Running) -> str:
 
 
 def _today_and_better(answer: Adoption) -> Table:
+    """
+    Today's option and those of the better plan, a row each: cost a month of servers, of the whole run in training.
+    """
     rows: list[tuple[str, ...]] = []
     if answer.current is not None:
         rows.append(_row("today", answer.current.options[0]))
@@ -93,13 +96,14 @@ def _better(answer: Adoption) -> list[tuple[str, Any]]:
 
 
 def _cheaper_nearby(answer: Adoption) -> bool:
-    """Staying at today's provider saves something, too."""
+    """Whether staying at today's provider saves something, too."""
     if answer.sides.nearby is None or not answer.sides.nearby.options or answer.current is None:
         return False
     return answer.sides.nearby.options[0].cost.value < answer.current.options[0].cost.value
 
 
 def _row(label: str, option: ServeOption | TrainOption) -> tuple[str, ...]:
+    """An option under a label; capacity is of all replicas."""
     price = f"{option.bill.usd_per_hour:,.2f}"
     where = provider_name(option.bill.provider)
     if isinstance(option, ServeOption):
@@ -134,7 +138,7 @@ ACTIONS_SHOWN = 5
 
 
 def advice_document(answer: Advice, *, most: int | None = None) -> Document:
-    """The advice as blocks; so many actions, or every one."""
+    """The advice as blocks; `most` actions, None = as many as a first screen has."""
     shown = answer.actions[: most or ACTIONS_SHOWN]
     seen = answer.seen
     measured = [f"TTFT {show(seen.ttft_s, 's')}"] if seen.ttft_s else []
@@ -168,6 +172,7 @@ def _actions(answer: Advice, shown: Sequence[Action]) -> Table:
 
 
 def _state_row(name: str, state: State, saved: float) -> tuple[str, ...]:
+    """A state of the service; latencies as replayed where they were, else by averages."""
     return (
         name,
         parts_name(state.accelerators, state.accelerator),

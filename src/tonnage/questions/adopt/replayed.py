@@ -78,7 +78,10 @@ def logged_traffic(path: str) -> ServiceTraffic:
 
 
 def traffic_of_service(serve: Serve, logged: ServiceTraffic | None = None) -> ServiceTraffic | None:
-    """The log; without one, requests drawn at the rate and the lengths seen; None where nothing can be simulated."""
+    """
+    The log as it is; without one, requests drawn at the rate and the lengths seen; None where nothing can be simulated
+    or no rate is known.
+    """
     from tonnage.questions.serve.capacity_search import draw_requests, front_requests
     from tonnage.simulation.arrivals import at_rate
 
@@ -101,7 +104,10 @@ def traffic_of_service(serve: Serve, logged: ServiceTraffic | None = None) -> Se
 def replay(
     serve: Serve, candidate: Candidate, *, traffic: ServiceTraffic, replicas: int, headroom: float = 0.0
 ) -> Replayed:
-    """What the traffic sees on so many replicas; `headroom` makes it as much denser as a plan keeps free."""
+    """
+    What the traffic sees on so many replicas, at the objectives' percentile; `headroom` makes it as much denser as a
+    plan keeps free.
+    """
     import numpy as np
 
     from tonnage.questions.serve.capacity_search import arrays_of
@@ -128,7 +134,10 @@ def replay(
 
 
 def fewest_replicas(serve: Serve, candidate: Candidate, *, traffic: ServiceTraffic, start: int) -> int:
-    """The fewest replicas that keep the objectives with the headroom asked for, from the count of the averages on."""
+    """
+    The fewest replicas that keep the objectives with the headroom asked for, sought from the count of the averages
+    (`start`): down while fewer do, else up. Twice `start` plus one where none up to there does.
+    """
 
     def keeps(count: int) -> bool:
         return replay(serve, candidate, traffic=traffic, replicas=count, headroom=serve.headroom).keeps

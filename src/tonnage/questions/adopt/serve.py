@@ -42,7 +42,7 @@ _WIDE: Final = frozenset({"bf16", "fp16", "fp32"})
 
 
 class Started(NamedTuple):
-    """What a file starts, in our nouns: the question it answers, where it stands, how it is arranged."""
+    """What a file starts: the question it answers, where it is rented, how one replica is arranged, and how many."""
 
     serve: Serve
     model: Model
@@ -55,7 +55,7 @@ class Started(NamedTuple):
 
 def read_server(request: Adopt, running: Running, *, accelerator: str, additions: Additions) -> Started:
     """
-    Read a running server into our nouns.
+    A running server as the question that it answers, its site and its configuration.
 
     Raises
     ------
@@ -159,7 +159,10 @@ def option_at(
 
 
 def _model(request: Adopt, running: Running, additions: Additions) -> tuple[Model, str]:
-    """The network, and the name it is known by: the file's own, so that what is exported loads the same weights."""
+    """
+    The network, and the name it is known by: the file's own, so that what is exported loads the same weights; the bare
+    name where only that is known.
+    """
     name = request.model or running.model
     if "$" in name:
         raise BadRequest(f"the file takes the model from '{name}', which it does not set; give --model")
@@ -215,7 +218,9 @@ def _request(
 
 
 def _adapters(running: Running) -> Adapters | None:
-    """LoRA adapters that the server has slots for, and as many as its host keeps; asked for alike."""
+    """
+    LoRA adapters that the server has slots for, and as many as its host keeps, each asked for equally; None without.
+    """
     values = running.values()
     if not values.get("enable_lora"):
         return None
@@ -241,7 +246,10 @@ def _objectives(slo: Slo) -> str:
 def _configuration(
     running: Running, model: Model, accelerator: str, request: Adopt
 ) -> tuple[Configuration, int, list[str]]:
-    """How one replica is arranged, how many there are, and what the file does that nobody wants."""
+    """
+    How one replica is arranged, how many there are, and what the file does that nobody wants. Data parallelism of a
+    dense model counts as replicas.
+    """
     values = running.values()
     degrees = {name: int(values.get(name, 1)) for name in ("tp", "pp", "dp", "ep")}
     replicas = request.replicas or running.replicas
@@ -270,7 +278,7 @@ def _configuration(
 
 
 def _precision(running: Running, model: Model) -> Precision:
-    """The formats that run: the checkpoint's own, but for what the file sets."""
+    """The formats that run: the checkpoint's own, but for weights, cache and wide type that the file sets."""
     own = resolve_precision(None, model)
     stated = running.value("weights") or _format(str(running.value("quantization") or ""))
     kv = _format(str(running.value("kv") or ""))
@@ -294,7 +302,10 @@ def _format(name: str) -> str:
 
 
 def _site(request: Adopt, running: Running, accelerator: str, additions: Additions, assumed: list[str]) -> Site:
-    """Where it is rented: the file's instance type, provider and region as far as the catalogue lists them."""
+    """
+    Where it is rented: the offers of the file's instance type, provider and region as far as the catalogue lists them,
+    else those left without that condition, which `assumed` then says.
+    """
     machine = running.machine
     wanted = request.providers or ((machine.provider,) if machine.provider else ())
     filters = Filters(accelerators=(accelerator,), terms=("spot",) if machine.spot else ("on-demand",))
@@ -347,7 +358,10 @@ def _plan(serve: Serve, model: Model, option: ServeOption, *, additions: Additio
 def _better(
     serve: Serve, configuration: Configuration, providers: tuple[str, ...], *, additions: Additions, today: date
 ) -> ServePlan:
-    """The plan for the same load on any accelerator, at any provider or at those named."""
+    """
+    The plan for the same load on any accelerator, at any provider or at those named; weights of under 8 bits stay as
+    they are.
+    """
     weights = configuration.precision.weights
     narrow = number_format(weights).weight_only or number_format(weights).bits < 8
     filters = Filters(providers=providers, terms=serve.filters.terms)
@@ -362,6 +376,7 @@ def _stated_context(configuration: Configuration, model: Model) -> int | None:
 
 
 def _command(serve: Serve) -> str:
+    """The command that asks for the better plan with every simulation."""
     lengths, slo = serve.lengths, serve.slo
     words = ["tonnage", "plan", "serve", serve.model, "--rate", show(serve.rate_per_s or 1.0, "1/s").replace(" ", "")]
     words += ["--prompt-tokens", f"{lengths.prompt_tokens:.0f}", "--output-tokens", f"{lengths.output_tokens:.0f}"]

@@ -92,7 +92,10 @@ def advise_service(
 
 
 def _seen(evidence: Evidence, asked: Adopt, view: View, *, replicas: int) -> Seen:
-    """The traffic that the metrics show."""
+    """
+    The traffic that the metrics show, of the whole service: the user's numbers first, then the log's, then the
+    metrics', whose rate is scaled from the pages read to all replicas. Refuses where one is missing.
+    """
     logged = None if view.log is None else logged_traffic(view.log)
     rate = asked.rate_per_s or (logged.rate_per_s if logged else None)
     if rate is None and evidence.requests_per_s:
@@ -127,7 +130,10 @@ def _seen(evidence: Evidence, asked: Adopt, view: View, *, replicas: int) -> See
 def _calibrated(
     measured: Measurement | str, running: Running, asked: Adopt, additions: Additions, *, file: Path
 ) -> tuple[str, Additions]:
-    """What the service's own latencies teach, as additions that last as long as the file; a word on how far off."""
+    """
+    What was learnt from the service's own latencies in a sentence, and additions with it that last as long as the file;
+    the additions as they were, and why, where nothing can be fitted.
+    """
     try:
         if isinstance(measured, str):
             raise BadRequest(measured)
@@ -195,7 +201,7 @@ def stated_facts(*, accelerator: str | None, model: str | None, additions: Addit
 
 
 def serve_fields(evidence: Evidence, *, model: str) -> dict[str, str] | None:
-    """The request for a serving plan that carries the load seen; nothing where rate or lengths are not known."""
+    """The request for a serving plan that carries the largest load seen; None where rate or lengths are not known."""
     load = max((level.requests_per_s for level in evidence.levels), default=None) or evidence.requests_per_s
     if not load or not evidence.prompt_tokens or not evidence.output_tokens:
         return None
@@ -208,7 +214,10 @@ def serve_fields(evidence: Evidence, *, model: str) -> dict[str, str] | None:
 
 
 def with_plan(diagnosis: Diagnosis, *, model: str, additions: Additions) -> Diagnosis:
-    """The diagnosis with the plan for the load that was seen, where a verdict calls for one."""
+    """
+    The diagnosis with the plan for the load that was seen, where a verdict calls for one; unchanged where none does or
+    it is no service. An unknown load is a thing that is missing.
+    """
     if (
         not any(verdict.remedy in PLANNED for verdict in diagnosis.verdicts)
         or "serving" not in diagnosis.evidence.kinds

@@ -76,15 +76,18 @@ def site_of(group: OwnedGroup, part: Accelerator) -> Site:
 
 
 def answer_group(request: Own, group: OwnedGroup, *, additions: Additions) -> OwnedAnswer:
-    """Models that the group serves at the wanted speed, best first, and what the group draws."""
+    """
+    Models that the group serves at the wanted speed, best first, those below it last; why there is none; and what the
+    group draws, with its first row or as accelerators usually draw.
+    """
     part = part_of(group, additions)
     stated = request.engine_stated and not any(engine_spec(name).layered for name in request.serve.engines)
     by_engine = stated or part.segment in SERVED
     served = list(_best_rows(request, group, part, additions=additions)) if by_engine else []
-    rows = served if stated else served or _at_home(request, group, part, additions=additions)
+    rows = served if stated else served or _local_rows(request, group, part, additions=additions)
     if served and not stated and part.segment == "workstation":
         # What no serving engine runs there, one request at a time.
-        alone = _at_home(request, group, part, in_host=False, additions=additions)
+        alone = _local_rows(request, group, part, in_host=False, additions=additions)
         rows = [*served, *(row for row in alone if all(row.model != other.model for other in served))]
     rows.sort(key=lambda row: (row.per_request < request.min_speed, -(row.quality or 0.0)))
     power = group_power(request, part, count=group.count)
@@ -115,7 +118,7 @@ def _best_rows(request: Own, group: OwnedGroup, part: Accelerator, *, additions:
         longest = request.serve.lengths.prompt_tokens + request.serve.lengths.output_tokens
         if not model.layers or (model.max_context or longest) < longest:
             continue
-        asked = _asked(request, name)
+        asked = _service_of(request, name)
         best = _most_output(asked, model, site=site, count=group.count)
         if isinstance(best, Candidate):
             found += 1
@@ -132,7 +135,7 @@ def _none_because(request: Own, group: OwnedGroup, part: Accelerator, *, stated:
     names, model = ", ".join(request.serve.engines), request.model
     if stated and model is not None:
         resolved = resolve(model, additions=additions)
-        found = _most_output(_asked(request, model), resolved, site=site_of(group, part), count=group.count)
+        found = _most_output(_service_of(request, model), resolved, site=site_of(group, part), count=group.count)
         why = found.verdict.reason if isinstance(found, Infeasible) else "it has no kernels for it there"
         return f"{names} does not serve {model_name(model)}: {why}; leave out --engine to ask llama.cpp as well"
     if stated:
@@ -143,8 +146,8 @@ def _none_because(request: Own, group: OwnedGroup, part: Accelerator, *, stated:
     return "no downloadable model fits in its memory, or no engine is known to run there"
 
 
-def _asked(request: Own, model: str) -> Serve:
-    """The service that a model is judged by: each request at the wanted speed, by averages."""
+def _service_of(request: Own, model: str) -> Serve:
+    """The service that a model is judged by: each request at the wanted speed on average, without simulations."""
     return replace(request.serve, model=model, slo=Slo(tpot_s=1.0 / request.min_speed, percentile=50.0), quick=True)
 
 
@@ -156,7 +159,10 @@ def models_of(request: Own) -> list[str]:
 
 
 def _most_output(request: Serve, model: Model, *, site: Site, count: int) -> Candidate | Infeasible | None:
-    """Of all formats and layouts, that with the most output of the whole group, else the one that came closest."""
+    """
+    Of all formats and layouts, that with the most output of the whole group, else the one that came closest; None where
+    the engine has no format there.
+    """
     best: tuple[float, Candidate] | None = None
     missed: list[Infeasible] = []
     for startable, engine in itertools.product((True, False), request.engines):
@@ -190,6 +196,7 @@ def replicas_of(count: int, ranks: int, *, per_node: int) -> int:
 
 
 def _row(request: Serve, found: Candidate, *, count: int) -> OwnRow:
+    """A candidate as a row: rates and requests in flight are of the whole group, `per_request` of one request."""
     replica, layout = found.replica, found.configuration.layout
     replicas = replicas_of(count, layout.ranks, per_node=found.site.per_node)
     output = found.best.rate_per_s * replicas * request.lengths.output_tokens
@@ -212,7 +219,10 @@ def _row(request: Serve, found: Candidate, *, count: int) -> OwnRow:
 def _with_power(
     row: OwnRow, request: Own, part: Accelerator, *, count: int, used: int, drawn: tuple[LoadShare, float]
 ) -> OwnRow:
-    """The row with what the group draws for it: `used` of its accelerators work, the others wait."""
+    """
+    The row with what the group draws for it, hosts and cooling included: `used` of its accelerators work, the others
+    wait. Unchanged where the part's power is not published.
+    """
     load, busy = drawn
     power = group_power(request, part, count=count, load=load, busy=busy * min(1.0, used / count))
     one = power_of(part, count=1, usd_per_kwh=0.0, load=load, busy=busy)
@@ -222,14 +232,15 @@ def _with_power(
     return replace(row, power_w=power.watts, board_w=one.board_watts, tokens_per_joule=output / power.watts)
 
 
-def _at_home(
+def _local_rows(
     request: Own, group: OwnedGroup, part: Accelerator, *, in_host: bool = True, additions: Additions
 ) -> list[OwnRow]:
     """
     Models on a person's own machines: spread over the cards of each, or a copy on every card.
 
     Shown is what makes more output; where copies do in a coarser format, the finest that makes as much spread out. What
-    lies in host memory is read by one copy at a time: such a copy is counted once for each machine.
+    lies in host memory is read by one copy at a time: such a copy is counted once for each machine. With `in_host`
+    false nothing may lie in host memory.
     """
     machine = _machine_of(request, group, part, additions=additions)
     if not in_host:
@@ -265,7 +276,7 @@ def _at_home(
         ]
         as_fast = [other for other in over_all if other.output_tokens_per_s.value >= row.output_tokens_per_s.value]
         best[row.model] = max([row, *as_fast], key=_bits)
-    return [_drawn_at_home(row, request, group, part) for row in best.values()]
+    return [_with_local_power(row, request, group, part) for row in best.values()]
 
 
 def _local_request(request: Own) -> LocalRequest:
@@ -273,8 +284,8 @@ def _local_request(request: Own) -> LocalRequest:
     return LocalRequest(context=context, min_per_s=request.min_speed, model=request.model, exact=True)
 
 
-def _drawn_at_home(row: OwnRow, request: Own, group: OwnedGroup, part: Accelerator) -> OwnRow:
-    """The row with what the group draws for it, hosts included; the device's own draw is known from its rate."""
+def _with_local_power(row: OwnRow, request: Own, group: OwnedGroup, part: Accelerator) -> OwnRow:
+    """The row with what the group draws for it, hosts included, from its device's own draw."""
     if row.board_w is None or not part.power_w:
         return row
     cards = 1 if row.layout == ONE_CARD else group.per_node
@@ -299,6 +310,7 @@ def _machine_of(request: Own, group: OwnedGroup, part: Accelerator, *, additions
 
 
 def _local_row(row: LocalRow, *, cards: int, copies: int) -> OwnRow:
+    """One request on one machine or card as a row of the group: `copies` of it at once."""
     each = row.decode_per_s
     return OwnRow(
         model=row.model,
@@ -317,7 +329,10 @@ def _local_row(row: LocalRow, *, cards: int, copies: int) -> OwnRow:
 
 
 def _rental_price(request: Own, part: Accelerator, count: int, additions: Additions) -> float | None:
-    """The cheapest on-demand price that a seller states, for as many; of strangers' hosts only if asked. [USD/month]"""
+    """
+    The cheapest on-demand price that a seller states, for as many accelerators; of strangers' hosts only if asked; None
+    where nobody rents them. [USD/month]
+    """
     providers, filters = catalog.providers(), request.serve.filters
     prices = [
         price / offer.count
@@ -338,12 +353,17 @@ CAPS: Final = (1.0, 0.8, 0.6)
 def group_power(
     request: Own, part: Accelerator, *, count: int, load: LoadShare = USUAL_LOAD, busy: float = 1.0
 ) -> GroupPower | None:
-    """The same at what the request's power costs."""
+    """
+    What the group draws at a load, and what that costs at the request's tariff; None where its power is not published.
+    """
     return power_of(part, count=count, usd_per_kwh=tariff(request.electricity), load=load, busy=busy)
 
 
 def site_answer(request: Own, groups: tuple[OwnedAnswer, ...], *, additions: Additions) -> SiteAnswer | None:
-    """What the site's power feeds of the group that makes the most of it, at the board limit and below."""
+    """
+    What the site's power feeds of the group that makes the most of it, at the board limit and below; None without a
+    site limit, or a group that runs something and whose power is known.
+    """
     if request.site_power_w is None:
         return None
     able = [one for one in groups if one.rows and one.power_w]

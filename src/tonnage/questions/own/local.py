@@ -128,7 +128,7 @@ def _with_own_engine(row: LocalRow, machine: Machine, additions: Additions) -> L
 
 
 def top_rows(request: LocalRequest, machine: Machine, *, most: int, additions: Additions) -> list[LocalRow]:
-    """The first models of the answer, without looking at those that cannot come before them."""
+    """The first `most` models of the answer, without looking at those whose published score puts them behind."""
     found: list[LocalRow] = []
     for download in sorted(_wanted(request, additions), key=lambda one: -(published_score(one.model) or 0.0)):
         rows, _ = _rows(request, machine, resolve(download.model, additions=additions), download)
@@ -140,7 +140,10 @@ def top_rows(request: LocalRequest, machine: Machine, *, most: int, additions: A
 
 
 def _rows(request: LocalRequest, machine: Machine, model: Model, download: Download) -> tuple[list[LocalRow], str]:
-    """Rows of one model, finest format first, up to the first that is fast enough unless every format is asked for."""
+    """
+    Rows of one model, finest format first, up to the first that is fast enough unless every format is asked for; and
+    why the last format that does not fit does not ("" where all fit).
+    """
     context = min(request.context, model.max_context or request.context)
     rows: list[LocalRow] = []
     why = ""
@@ -156,6 +159,7 @@ def _rows(request: LocalRequest, machine: Machine, model: Model, download: Downl
 
 
 def _precisions(download: Download) -> Iterator[Precision]:
+    """Formats to try, finest first; of a model published in few bits its own alone."""
     if download.native:  # its GGUF files keep all that is no expert in 8 bits
         yield Precision(weights=_FORMATS[0], experts=download.native, kv="fp16", activations="fp16")
         return
@@ -196,6 +200,7 @@ def _answer(
     every: list[LocalRow],
     lacking: list[tuple[str, str]],
 ) -> LocalAnswer:
+    """The answer: models in their order, those that do not fit, and what was assumed."""
     fast = [row for row in best if row.decode_per_s.value >= request.min_per_s]
     return LocalAnswer(
         sentence=_sentence(request, machine, best, fast=len(fast), lacking=lacking),
@@ -218,6 +223,7 @@ def _answer(
 def _sentence(
     request: LocalRequest, machine: Machine, best: list[LocalRow], *, fast: int, lacking: list[tuple[str, str]]
 ) -> str:
+    """How many models run at the wanted speed, and the best; why not, where one model is asked for and does not fit."""
     known = len(best) + len(lacking)
     if known == 1 and lacking:
         model, why = lacking[0]
@@ -267,13 +273,14 @@ def _others(machine: Machine) -> str:
 
 
 def _notes(machine: Machine, best: list[LocalRow]) -> Iterator[str]:
+    """What a reader could get wrong about machine, scores and files."""
     if machine.beside:
         yield f"left idle here: {_others(machine)}; `--accelerator` with one of them answers for it"
     if machine.count > 1:
         yield f"a model is spread over {machine.count} by its layers: memory of all, speed of one"
     if machine.device is not None and is_unified(machine.device):
-        usable = machine.device.visible_memory_bytes / GiB
-        yield f"one memory for processor and graphics: {usable:.0f} GiB of it are usable for models"
+        visible_gib = machine.device.visible_memory_bytes / GiB
+        yield f"one memory for processor and graphics: {visible_gib:.0f} GiB of it are usable for models"
     if any(row.quality is not None for row in best):
         yield f"scores are {BENCHMARK} of the released weights as each publisher ran it; models without one stand below"
     source = next((one.source for one in downloads() if best and one.model == best[0].model), None)

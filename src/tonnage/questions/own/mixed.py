@@ -97,7 +97,10 @@ def share_evenly(devices: list[Device], layers: int) -> Split:
 
 
 def mixed_rows(request: Own, *, additions: Additions) -> tuple[MixedRow, ...]:
-    """Models over all devices of all groups, best first; empty unless they sit in one box or a network is stated."""
+    """
+    Models over all devices of all groups, best first, a few of them; empty unless there are two devices, in one box or
+    joined by a stated network.
+    """
     if not request.one_box and request.network_bytes_per_s is None:
         return ()
     parts = [(group, part_of(group, additions)) for group in request.own]
@@ -132,7 +135,10 @@ def _row(
     host: Host,
     additions: Additions,
 ) -> MixedRow | None:
-    """The model over all devices in one format; None where it does not fit or makes less than the wanted speed."""
+    """
+    The model over all devices in one format; None where it does not fit, or makes less than the wanted speed in a
+    format that a coarser one follows.
+    """
     try:
         model = resolve(name, additions=additions)
         asked = Asked(

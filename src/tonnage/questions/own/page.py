@@ -41,7 +41,7 @@ REST: Final = "Why, assumptions, sources: --why"
 
 
 def _document(plan: OwnPlan, *, most: int | None) -> Document:
-    """The plan as blocks; `top` models of each group, or every one."""
+    """The plan as blocks; `most` models of each group, None = as many as a first screen has."""
     able = plan.able
     shown = most or max(1, (LINES if plan.shared is None else LINES - 2) // max(1, len(able)))
     hidden = sum(max(0, len(group.rows) - shown) for group in able)
@@ -72,6 +72,7 @@ def _opened(plan: OwnPlan, *, rank: int) -> Document:
 
 
 def _question(plan: OwnPlan) -> list[str]:
+    """What is owned and what it is judged by, in parts of a line."""
     request = plan.request
     named = ", ".join(group.name for group in request.own[:6]) + (", …" if len(request.own) > 6 else "")
     lengths = request.serve.lengths
@@ -88,6 +89,7 @@ def _question(plan: OwnPlan) -> list[str]:
 
 
 def _headline(plan: OwnPlan) -> Headline:
+    """Whether what is owned carries the workloads, else the best model on it, by published score and output."""
     able = plan.able
     if not able:
         return Headline(plan.sentence, good=plan.feasible)
@@ -115,6 +117,7 @@ def _headline(plan: OwnPlan) -> Headline:
 
 
 def _meters(plan: OwnPlan) -> list[Meter]:
+    """Power of all groups at work, who carries which workload, and what power and renting cost in a month."""
     power = sum(group.power_w or 0.0 for group in plan.groups)
     limit = plan.request.site_power_w
     meters = (
@@ -149,6 +152,7 @@ def _best_of_groups(groups: Sequence[OwnedAnswer], *, most: int, benchmark: str)
 
 
 def _cells(row: OwnRow) -> tuple[str, ...]:
+    """A row in words: rates are of the whole group but for `each`."""
     layout = f"{row.replicas} x {row.layout.upper()}" if row.layout and not row.command else ""
     moved = f"{row.moved_bytes / 1e9:.0f} GB in host" if row.moved_bytes else layout
     return (
@@ -185,6 +189,7 @@ def _in_host(plan: OwnPlan) -> str:
 
 
 def _short_of(plan: OwnPlan) -> str:
+    """What is rented beside what is owned, and what buying it would take; empty where nothing is."""
     if not plan.rented:
         return ""
     said = []
@@ -229,6 +234,7 @@ def _idle(plan: OwnPlan) -> list[str]:
 
 
 def _why(plan: OwnPlan) -> tuple[Block, ...]:
+    """Sections of `--why`."""
     able = plan.able
     commands = [f"{group.name}: {group.rows[0].command}" for group in able if group.rows[0].command]
     shared = FLEET_PAGE.document(plan.shared, most=None).why if plan.shared is not None else ()
@@ -248,6 +254,7 @@ def _why(plan: OwnPlan) -> tuple[Block, ...]:
 
 
 def _power(plan: OwnPlan) -> Table:
+    """What each group draws and costs in a month; machines that a rack feeds."""
     rows = [
         (
             group.name,
@@ -267,6 +274,7 @@ def _power(plan: OwnPlan) -> Table:
 
 
 def _mixed_table(plan: OwnPlan) -> Table:
+    """Models over all cards by layers: alone, and with as many requests as devices."""
     rows = [
         (
             model_name(one.model),
@@ -285,6 +293,7 @@ def _mixed_table(plan: OwnPlan) -> Table:
 
 
 def _site(plan: OwnPlan) -> tuple[Table | str | None, ...]:
+    """What the site's power feeds of one kind, held at or below its board limit; nothing without a site limit."""
     site = plan.site
     if site is None:
         return ()
@@ -313,7 +322,7 @@ GB: Final = 1e9
 
 
 def local_document(answer: LocalAnswer, *, most: int | None = None) -> Document:
-    """The answer as blocks; `top` rows in the table, or every one."""
+    """The answer as blocks; `most` rows in the table, None = as many as a first screen has."""
     found = answer.all_rows or answer.rows
     shown = found[: most or TOP]
     return document(
@@ -338,6 +347,7 @@ def _start(best: LocalRow) -> Section:
 
 
 def _local_models(rows: Iterable[LocalRow], *, benchmark: str) -> Table:
+    """Models of one machine, a row each, for one request."""
     heads = ("model", "format", f"{benchmark}>2", "GB>3", "tokens/s>", "prompt/s>4", "context>1", "in host memory<5")
     cells = [
         (
@@ -383,6 +393,7 @@ def _tokens(count: int) -> str:
 
 
 def _describe_offload(offload: Offload) -> str:
+    """What of a model lies in host memory; empty where nothing does."""
     if not offload.moved_bytes:
         return ""
     size = f"{offload.moved_bytes / GB:.0f} GB"

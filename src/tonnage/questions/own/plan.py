@@ -57,13 +57,13 @@ def plan_own(request: Own, *, additions: Additions = catalog.NOTHING, today: dat
     groups = tuple(answer_group(request, group, additions=additions) for group in request.own)
     shared = _plan_shared(request, additions=additions, today=today) if request.workloads else None
     mixed = mixed_rows(request, additions=additions)
-    rented = tuple(_beside(request, one, additions) for one in _rented_pools(shared)) if shared else ()
+    rented = tuple(_rented_beside(request, one, additions) for one in _rented_pools(shared)) if shared else ()
     able = any(group.rows for group in groups) or bool(mixed)
     feasible = able and (shared is None or shared.feasible)
     whole = _electricity(groups)
     binding = shared.binding if shared is not None and not shared.feasible else None
     if not able and binding is None:
-        binding = _nothing(groups, model=request.model)
+        binding = _nothing_runs(groups, model=request.model)
     return OwnPlan(
         schema=PLAN_SCHEMA,
         feasible=feasible,
@@ -84,7 +84,10 @@ def plan_own(request: Own, *, additions: Additions = catalog.NOTHING, today: dat
 
 
 def _best_use(groups: tuple[OwnedAnswer, ...]) -> FirstMeasurement | None:
-    """The row whose output is known worst: nothing is bought, so a measurement settles what can be promised."""
+    """
+    The row whose output is known worst: nothing is bought, so a measurement settles what can be promised. None where no
+    row has an interval.
+    """
     able = [(row, group) for group in groups for row in group.rows[:1] if row.output_tokens_per_s.low]
     if not able:
         return None
@@ -122,7 +125,8 @@ def _electricity(groups: tuple[OwnedAnswer, ...]) -> Quantity | None:
     return Quantity.of_parts("USD/month", parts)
 
 
-def _nothing(groups: tuple[OwnedAnswer, ...], *, model: str | None) -> Verdict:
+def _nothing_runs(groups: tuple[OwnedAnswer, ...], *, model: str | None) -> Verdict:
+    """The verdict where no model runs on any group, with the first group's reason."""
     return refusal(
         "memory",
         groups[0].none_because,
@@ -167,7 +171,7 @@ def _rented_pools(shared: FleetPlan) -> list[PoolInstances]:
     return [one for one in shared.instances if one.term != OWNED]
 
 
-def _beside(request: Own, one: PoolInstances, additions: Additions) -> Beside:
+def _rented_beside(request: Own, one: PoolInstances, additions: Additions) -> Beside:
     """What is rented, and what buying as many would take; rent less the power of owning pays for it."""
     count = max(hour.count for hour in one.hours) * one.accelerators_per_instance
     part = catalog.accelerator(one.accelerator, additions)
@@ -186,7 +190,10 @@ def _beside(request: Own, one: PoolInstances, additions: Additions) -> Beside:
 
 
 def _purchase(part: str, count: float, *, street: float | None) -> float | None:
-    """Of as many accelerators: their share of the usual server, else the price of the boards alone. [USD]"""
+    """
+    Price of as many accelerators: their share of the usual server, else of the boards alone; None where neither is
+    known. [USD]
+    """
     prices: Mapping[tuple[str, str], object] = catalog.tco()
     for name, server in catalog.servers().items():
         if server.accelerator == part and ("server_price", name) in prices:
@@ -202,6 +209,7 @@ def _sentence(
     usd: float | None,
     binding: Verdict | None,
 ) -> str:
+    """The best model of a few groups, what carries the workloads, and the power bill."""
     best = [
         f"{group.name}: {model_name(group.rows[0].model)} at {group.rows[0].output_tokens_per_s.value:,.0f} tokens/s"
         for group in groups[:3]
@@ -224,6 +232,7 @@ def _sentence(
 
 
 def _assumptions(request: Own, groups: tuple[OwnedAnswer, ...], shared: FleetPlan | None) -> list[str]:
+    """Everything the answer takes as given that the user did not say."""
     said = [
         f"electricity at ${tariff(request.electricity):.3g}/kWh" + ("" if request.electricity else " (--electricity)"),
         f"power of a group: its first row at the output shown, all the time; what waits draws {IDLE_DRAW:.0%} of its "

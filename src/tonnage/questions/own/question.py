@@ -315,7 +315,7 @@ def inventory_fields(found: Inventory) -> dict[str, Any]:
 
 
 def _groups(said: Any, additions: Additions) -> Iterator[OwnedGroup]:
-    """Groups from a text or a list of texts."""
+    """Groups from a text or a list of texts; what the catalogue's part has another memory size of is stated with it."""
     if not said:
         raise BadRequest("own is missing: say what is there, such as '8 x A100 80GB, 4 x L40S'")
     entries = [said] if isinstance(said, str) else said

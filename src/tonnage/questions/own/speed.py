@@ -58,7 +58,10 @@ class Asked(Record, kw_only=True):
 
 
 class Side(Record, kw_only=True):
-    """One memory of the machine with all of the model in it."""
+    """
+    One memory of the machine with all of the model in it, whether or not it fits: seconds of an output token and of the
+    prompt.
+    """
 
     at: Deployment
     token_s: float
@@ -68,7 +71,10 @@ class Side(Record, kw_only=True):
 
 
 def speed_of(asked: Asked, machine: Machine) -> LocalRow | str:
-    """The model with the least that has to be moved; a sentence where the machine cannot hold it."""
+    """
+    The model on the machine with the least of it in host memory; a sentence ("needs …") where the machine cannot hold
+    it.
+    """
     alone = _deployment(asked, machine.host.part) if machine.device is None else None
     if alone is not None:
         short = alone.pool.need.value - machine.host.memory_bytes
@@ -142,6 +148,7 @@ def device_room(asked: Asked, part: Accelerator, *, movable: float) -> float:
 
 
 def _shares(asked: Asked, at: Deployment) -> Shares:
+    """Bytes of the model on a deployment: the cache that its context allocates, and half an answer behind a token."""
     whole = cache_bytes_per_sequence(asked.model, asked.precision.kv, context=asked.context, windows=False)
     depth = at.case.isl + at.case.osl / 2.0
     return shares_of(asked.model, asked.precision, cache_bytes=whole, depth=depth, piece_tokens=asked.piece)
@@ -191,7 +198,10 @@ def _join_sides(asked: Asked, machine: Machine, offload: Offload) -> LocalRow:
 
 
 def _board_w(side: Side, token_s: float, *, share: float, cards: int) -> Quantity | None:
-    """Mean draw of one of the devices that take turns at a token, and of which the host takes a share. [W]"""
+    """
+    Mean draw of one of the devices that take turns at a token, and of which the host takes a share; None where its
+    limit is not published. [W]
+    """
     while_busy = serving_load(side.at, running=1.0, tpot_s=side.token_s, requests_per_s=0.0)
     busy = share * side.token_s / token_s / cards
     load = spread(busy * while_busy.value + (1.0 - busy) * IDLE_DRAW, SUM)
@@ -203,7 +213,7 @@ def _rate(side: Side, value: float, name: str, basis: Basis) -> Quantity:
 
 
 def _most_context(asked: Asked, machine: Machine, need: float, offload: Offload) -> int:
-    """The largest context for which the weights may stay where they are."""
+    """The largest context for which the weights may stay where they are, the one asked for at least. [tokens]"""
     if machine.device is None:
         room = machine.host.memory_bytes - need
     else:
@@ -303,7 +313,10 @@ def place_layers(shares: Shares, *, layers: int, expert_layers: int) -> Offload:
 
 
 def smallest_placement(shares: Shares, *, short_by: float) -> Offload | None:
-    """The placement that moves least and frees so many bytes; absent when not even all layers are enough."""
+    """
+    The placement that moves least and frees so many bytes (nothing moved where none are missing); None when moving all
+    but one layer is not enough.
+    """
     if short_by <= 0.0:
         return Offload()
     if shares.expert_layers:

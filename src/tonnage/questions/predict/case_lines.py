@@ -121,7 +121,7 @@ def case_of_object(raw: Any) -> Case:
     try:
         case: Case = msgspec.convert(named, struct, strict=True)
     except msgspec.ValidationError as error:
-        raise BadRequest(_sentence(error)) from None
+        raise BadRequest(_convert_sentence(error)) from None
     refuse_unknown_names(named, case)
     refuse_misspelt(case)
     _check_load(case)
@@ -155,6 +155,7 @@ def _rename_fields(raw: dict[str, Any], struct: type[msgspec.Struct]) -> dict[st
 
 
 def _refuse_unknown(raw: dict[str, Any], struct: type[msgspec.Struct], path: str) -> None:
+    """Refuses a field that the case or one of its groups does not have; of a group, under its `path`."""
     groups = {group.name: group.of for group in groups_of(struct)}
     known = {*(attribute.name for attribute in attributes_of(struct)), *([] if path else ["kind"])}
     for name, value in raw.items():
@@ -202,6 +203,7 @@ def refuse_misspelt(case: Case) -> None:
 
 
 def _check_load(case: Case | RlCase) -> None:
+    """Refuses a serving case without exactly one load, or with a load that cannot be; other kinds have none here."""
     if isinstance(case, RlCase):
         return  # its own checks need the split as a whole (questions.rl.step)
     if not isinstance(case, ServeCase):
@@ -226,7 +228,7 @@ def _check_load(case: Case | RlCase) -> None:
         raise BadRequest(f"length_spread: [{spread[0]:g}, {spread[1]:g}] must rise within (0, 10], as in [0.8, 1.0]")
 
 
-def _sentence(error: msgspec.ValidationError) -> str:
+def _convert_sentence(error: msgspec.ValidationError) -> str:
     """msgspec's message with the field first: "isl: expected `float`, got `str`"."""
     message, _, place = str(error).partition(" - at `$.")
     field = place.rstrip("`")
@@ -234,6 +236,7 @@ def _sentence(error: msgspec.ValidationError) -> str:
 
 
 def _failure(sentence: str, line: int, name: Any) -> Answer:
+    """The answer line of a case that was refused, with the case's own id where it has one."""
     said = {"error": " ".join(sentence.split()), "line": line}
     if isinstance(name, str | int):
         said["id"] = name
@@ -250,6 +253,7 @@ def _line(file: IO[bytes]) -> bytes:
 
 
 def _json_line(line: bytes) -> Any:
+    """One line decoded; what is wrong with it comes back as the error, not raised."""
     if len(line) > LONGEST_LINE:
         return BadFact(f"the line is longer than {LONGEST_LINE // 1024} KiB, which no case needs")
     try:
@@ -267,6 +271,7 @@ def _whole(file: IO[bytes]) -> bytes:
 
 
 def _list_of(value: Any) -> list[Any]:
+    """The cases of a list; refuses one case alone, and an empty list."""
     if isinstance(value, dict):
         raise BadFact("a list of cases is expected, not one case; begin its first line with '- ', in JSON write [{…}]")
     if not isinstance(value, list):

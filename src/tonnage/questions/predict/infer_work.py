@@ -103,6 +103,7 @@ def stages_of(model: Model, case: InferCase, *, batch: int) -> Stages:
 
 @lru_cache(maxsize=1024)
 def _stages(model: Model, case: InferCase) -> Stages:
+    """See `stages_of`; kept by model and case, from which what runs it and where was taken out."""
     precision = precision_of(case.precision)
     _check(model, case)
     if case.tp > 1 and (not model.layers or model.kind in {"asr", "diffusion", "video-diffusion"}):
@@ -129,6 +130,7 @@ def _is_of_size_only(model: Model) -> bool:
 
 
 def _check(model: Model, case: InferCase) -> None:
+    """Refuses clip frames and beams where the model has no use for them."""
     if case.frames is not None and not model.kind.startswith("video"):
         raise BadRequest(f"frames: {model.id} makes no clips; frames belong to video models such as Wan2.1-T2V-1.3B")
     if case.beams > 1 and (model.kind != "asr" or not model.encoder):
@@ -149,6 +151,10 @@ def _traced_stages(profile: Profile, case: InferCase, precision: Precision) -> S
 
 
 def _network(model: Model, case: InferCase) -> Stages:
+    """
+    One pass of a network that is known by its totals. FLOP and layer outputs go with the resolution; outputs that
+    nobody counted are estimated from the family.
+    """
     shape, depth = shape_of(offline(), model)
     known = model.network
     at_px = known.input_px if known is not None and known.input_px else shape.input_px
@@ -180,6 +186,7 @@ def _network(model: Model, case: InferCase) -> Stages:
 
 
 def _kernels(model: Model, shape: Shape, depth: float | None) -> float:
+    """Kernels of one pass: counted, else by the family's depth, else a usual number."""
     if model.network is not None and model.network.kernels:
         return float(model.network.kernels)
     if depth and shape.kernels_per_depth:
@@ -188,6 +195,7 @@ def _kernels(model: Model, shape: Shape, depth: float | None) -> float:
 
 
 def _transformer(model: Model, case: InferCase, precision: Precision) -> Stages:
+    """One encoder pass over images or texts; a text without a stated length has a usual one."""
     notes: tuple[str, ...] = ()
     if model.kind.startswith("vision"):
         length, notes = _image_tokens(model, case.resolution)
@@ -200,6 +208,10 @@ def _transformer(model: Model, case: InferCase, precision: Precision) -> Stages:
 
 
 def _image_tokens(model: Model, resolution: int | None) -> tuple[float, tuple[str, ...]]:
+    """
+    Tokens of an image at a resolution, and a note where its patch size is assumed; without a resolution those of the
+    model's position table.
+    """
     own = float(model.learned_positions or model.max_context or 0)
     if not own:
         raise BadRequest(f"model {model.id}: its position table is not known, so an image's tokens are not either")
@@ -218,6 +230,10 @@ def _image_tokens(model: Model, resolution: int | None) -> tuple[float, tuple[st
 
 
 def _diffusion(model: Model, case: InferCase, precision: Precision) -> Stages:
+    """
+    Text encoders once, the denoiser in every step, and the decoder once or for each frame. Guidance, unless the model
+    is distilled or has it inside, doubles the images.
+    """
     known = model.network
     side = float(case.resolution or (known.input_px if known is not None and known.input_px else 1024))
     named = f"{model.family} {model.id}".lower()
@@ -258,6 +274,7 @@ def _diffusion(model: Model, case: InferCase, precision: Precision) -> Stages:
 
 
 def _counted_denoiser(model: Model, *, side: float, images: float, precision: Precision) -> Work:
+    """One step of a denoiser that is known by its totals."""
     known = model.network
     if known is None:
         raise Unmeasured(f"model {model.id}: neither its denoiser's shape nor its FLOP are known")
@@ -275,6 +292,7 @@ def _counted_denoiser(model: Model, *, side: float, images: float, precision: Pr
 
 
 def _speech(model: Model, case: InferCase, precision: Precision) -> Stages:
+    """An encoder pass and decoder steps for one window of audio a sample; `seq_len` is the tokens of a window."""
     tokens, batch = case.seq_len or _DECODED_TOKENS, case.batch
     if not model.encoder or not model.layers:
         raise BadRequest(f"model {model.id}: a speech model needs an encoder and decoder layers")
@@ -329,6 +347,7 @@ def _vision_stages(model: Model, case: InferCase, precision: Precision) -> Stage
 
 
 def _recommender(batch: int, precision: Precision) -> Stages:
+    """A user-item pair through MLPerf's DLRM-DCNv2, whichever recommender is asked for."""
     stored = number_format(precision.weights)
     rows, width, dense = _RECOMMENDER["lookups"], _RECOMMENDER["width"], _RECOMMENDER["dense_parameters"]
     moved = batch * rows * width * stored.bytes

@@ -93,10 +93,10 @@ def answer(setup: Setup) -> InferResult:
     case = setup.case
     times, latency, rate = load_times(setup)
     memory = memory_of(setup, times)
-    usable = setup.accelerator.driver_memory_bytes * case.accelerator_fraction
+    limit_bytes = setup.accelerator.driver_memory_bytes * case.accelerator_fraction
     notes, why = (*setup.notes, *times.stages.notes), not_run(case.engine, setup.accelerator)
-    if why is None and memory.value > usable:
-        why = f"needs {show(memory.value, 'bytes')} where {setup.accelerator.name} has {show(usable, 'bytes')}"
+    if why is None and memory.value > limit_bytes:
+        why = f"needs {show(memory.value, 'bytes')} where {setup.accelerator.name} has {show(limit_bytes, 'bytes')}"
     if why is not None:
         return InferResult(fits=False, basis=setup.basis.value, memory=memory, why=why, notes=notes)
     return InferResult(
@@ -151,6 +151,9 @@ def setup_of(case: InferCase, additions: Additions = NOTHING, *, facts: Offline 
 
 
 def _mode(case: InferCase) -> str:
+    """
+    How the engine runs networks: as stated, else its default in the case's year; empty for an engine that is not known.
+    """
     if case.engine_mode:
         return case.engine_mode
     spec = engines().get(case.engine)
@@ -162,7 +165,10 @@ def _mode(case: InferCase) -> str:
 
 
 def batch_times(setup: Setup, batch: int) -> Times:
-    """One batch on one accelerator, alone."""
+    """
+    One batch on one accelerator, alone: its latency, and the interval between batches when the host prepares the next
+    meanwhile.
+    """
     stages = stages_of(setup.model, setup.case, batch=batch)
     latency = interval = 0.0
     step: float | None = None
@@ -188,6 +194,7 @@ def batch_times(setup: Setup, batch: int) -> Times:
 
 
 def _stage_parts(name: str, taken: Taken, times: float, *, alone: bool) -> list[Quantity]:
+    """What a stage takes: as one part among several stages, or opened where it is alone."""
     if not alone:
         return [Quantity(name=name, value=taken.total_s * times, basis=Basis.CALIBRATED)]
     waits = max(0.0, taken.host_s - taken.device_s)
@@ -202,7 +209,9 @@ def _parts(times: Times, latency: float) -> tuple[Quantity, ...]:
 
 
 def _most(setup: Setup) -> int:
-    """Largest batch worth trying: memory, and for images that take seconds, patience."""
+    """
+    Largest batch worth trying, for patience: images of a diffusion model take seconds each. Memory is the caller's.
+    """
     return 16 if "diffusion" in setup.model.kind else _BATCHES[-1]
 
 
@@ -224,7 +233,7 @@ def _replicas(case: InferCase) -> int:
 
 
 def _best(setup: Setup) -> Times:
-    """The smallest batch after which a larger one gains little."""
+    """The smallest batch, of those that fit, after which a larger one gains little."""
     best = batch_times(setup, 1)
     for batch in _BATCHES[1:]:
         if batch > _most(setup):
@@ -239,8 +248,8 @@ def _best(setup: Setup) -> Times:
 
 
 def _fits(setup: Setup, times: Times) -> bool:
-    usable = setup.accelerator.driver_memory_bytes * setup.case.accelerator_fraction
-    return memory_of(setup, times).value <= usable
+    limit_bytes = setup.accelerator.driver_memory_bytes * setup.case.accelerator_fraction
+    return memory_of(setup, times).value <= limit_bytes
 
 
 def _queue_times(setup: Setup, rate: float) -> tuple[Times, float, float]:
@@ -266,7 +275,10 @@ def _queue_times(setup: Setup, rate: float) -> tuple[Times, float, float]:
 
 
 def memory_of(setup: Setup, times: Times) -> Quantity:
-    """Weights, the largest layer's activations, scratch memory and the process's own."""
+    """
+    Memory of one accelerator: weights, the largest layer's activations, cache, scratch memory and the process's own, as
+    an interval. [bytes]
+    """
     name = setup.case.precision
     weights = _weights(setup, name)
     largest = 0.0
@@ -303,6 +315,7 @@ def _quantity(value: float, unit: str, name: str, setup: Setup, parts: tuple[Qua
 
 
 def errors_of(setup: Setup) -> ErrorModel:
+    """How far predictions of such a case are off."""
     level = infer_level(setup.case, setup.model, basis=setup.basis.value, engine=setup.runtime.engine)
     return ErrorModel(kind="infer", level=level)
 

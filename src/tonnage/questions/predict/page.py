@@ -91,6 +91,7 @@ def prediction_document(result: Result, *, case: Case) -> Document:
 
 
 def _single(one: Predicted) -> tuple[Block, ...]:
+    """One prediction: the verdict, its numbers with intervals, and what they rest on."""
     result = one.result
     head = Headline("fits" if result.fits else f"does not fit: {result.why}", good=result.fits)
     meters = [
@@ -123,6 +124,7 @@ def near_text(near: Near) -> str:
 
 
 def _several(found: Sequence[Predicted | str], refused: Sequence[str], *, every: bool) -> tuple[Block, ...]:
+    """Predictions in tables by kind of case, then what was refused."""
     fitting = sum(isinstance(one, Predicted) and one.result.fits for one in found)
     counts = f"{plural(len(found), 'case')}: {fitting} fit, {len(found) - fitting - len(refused)} do not"
     shown = found if every else found[:ROWS]
@@ -176,6 +178,7 @@ def _numbers(result: Result) -> Iterator[tuple[str, str, float, float | None, fl
 
 
 def _between(low: float | None, high: float | None, unit: str) -> str:
+    """The interval in words; empty where there is none."""
     if low is None or high is None:
         return ""
     return (
@@ -192,6 +195,7 @@ Asked = tuple[str, str, str, str]
 
 
 def _describe_case(case: Case | RlCase, *, brief: bool = False) -> Asked:
+    """A case in words: model, accelerators, software, load."""
     model = model_name(case.model) if isinstance(case.model, str) else str(getattr(case.model, "id", "own model"))
     part = part_name(case.accelerator) if brief else product(case.accelerator)
     if isinstance(case, RlCase):
@@ -291,6 +295,7 @@ def _value(value: Any) -> str:
 
 
 def _range(name: str, rows: Sequence[dict[str, Any]]) -> str:
+    """Least and largest of a column in words; empty where all are the same or none is a number."""
     known = [row[name] for row in rows if isinstance(row.get(name), int | float)]
     if not known or min(known) == max(known):
         return ""

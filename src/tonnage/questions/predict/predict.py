@@ -31,6 +31,7 @@ def predict(case: Case, *, additions: Additions = NOTHING, why: bool = False) ->
 
 
 def _of_kind(case: Any, additions: Additions, why: bool) -> Any:
+    """The prediction by the planner of the case's kind."""
     if isinstance(case, RlCase):
         from tonnage.questions.rl.step import predict_rl
 

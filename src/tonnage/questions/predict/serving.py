@@ -82,6 +82,7 @@ def _errors(at: Deployment, found: Served, basis: Basis) -> ErrorModel:
 
 
 def _result(at: Deployment, found: Served, *, basis: Basis, memory: dict[str, Any]) -> ServeResult:
+    """What one replica serves as the result of the case: rates are of all replicas, latencies of a request."""
     case, scale = at.case, float(at.case.replicas)
     rate = found.requests_per_s * scale
     output = 1.0 / found.tpot_s * found.running if case.phase == "decode" else rate * case.osl

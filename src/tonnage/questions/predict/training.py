@@ -52,7 +52,7 @@ def predict_train(case: TrainCase, *, additions: Additions = NOTHING, why: bool 
     step, use = estimate.step(setup), training_use(setup)
     said = filter(None, (catalog.ambiguity(case.accelerator, additions), catalog.status_note(accelerator)))
     ranks = setup.layout.ranks
-    usable = accelerator.driver_memory_bytes * share
+    limit_bytes = accelerator.driver_memory_bytes * share
     return TrainResult(
         fits=chosen.fits,
         basis=step.basis,
@@ -66,7 +66,7 @@ def predict_train(case: TrainCase, *, additions: Additions = NOTHING, why: bool 
         memory_peak_bytes=estimate.memory(setup, case.memory_kind),
         layout=_layout(setup),
         level=estimate.errors(setup).level,
-        why="" if chosen.fits else _shortfall(chosen, usable),
+        why="" if chosen.fits else _shortfall(chosen, limit_bytes),
         notes=(*model.assumed, *said, *chosen.notes, *_batch_note(case, setup)),
         opened=step_numbers(setup) if why else (),
         calibrations=() if use is None else (use,),
@@ -101,6 +101,7 @@ def step_numbers(setup: TrainSetup) -> tuple[Quantity, ...]:
 
 
 def _check(case: TrainCase) -> None:
+    """Refuses counts, shares and lengths that are out of range."""
     for name in ("count", "micro_batch", "global_batch", "seq_len", "image_px", "lora_rank"):
         value = getattr(case, name)
         if value is not None and value < 1:
@@ -126,6 +127,7 @@ def _check(case: TrainCase) -> None:
 
 
 def _layout(setup: TrainSetup) -> dict[str, Any]:
+    """Degrees and batches as results show them."""
     layout = setup.layout
     degrees: dict[str, Any] = {name: getattr(layout, name) for name in ("tp", "pp", "vpp", "cp", "ep", "dp")}
     if layout.etp:
@@ -141,16 +143,18 @@ def _layout(setup: TrainSetup) -> dict[str, Any]:
     }
 
 
-def _shortfall(chosen: Chosen, usable: float) -> str:
+def _shortfall(chosen: Chosen, limit_bytes: float) -> str:
+    """What the memory of one accelerator lacks, and its largest part."""
     need, accelerator = chosen.memory, chosen.setup.accelerator
     largest = max(need.parts, key=lambda part: part.value)
     return (
-        f"needs {show(need.value, 'bytes')} of {show(usable, 'bytes')} on each {accelerator.name}, "
-        f"{show(need.value - usable, 'bytes')} too much; largest part: {largest.name} {show(largest.value, 'bytes')}"
+        f"needs {show(need.value, 'bytes')} of {show(limit_bytes, 'bytes')} on each {accelerator.name}, "
+        f"{show(need.value - limit_bytes, 'bytes')} too much; largest part: {largest.name} {show(largest.value, 'bytes')}"
     )
 
 
 def _batch_note(case: TrainCase, setup: TrainSetup) -> tuple[str, ...]:
+    """A note where the global batch is not stated, or was timed as another that ranks can share."""
     if case.global_batch and setup.global_batch != case.global_batch:
         return (
             f"global batch {case.global_batch} is not a multiple of micro-batch x data-parallel ranks "
