@@ -120,6 +120,7 @@ def explains(answer: Any) -> bool:
 
 
 def _found(where: str) -> Any:
+    """What stands at "module:function", imported now."""
     module, _, name = where.partition(":")
     return getattr(importlib.import_module(f"tonnage.{module}"), name)
 
@@ -194,6 +195,7 @@ def plot(answer: Any, path: str) -> None:
 
 
 def _show_breakdown(answer: Any) -> str:
+    """The best option with where each number comes from, closed; empty for answers without options."""
     if not explains(answer) or not getattr(answer, "options", ()):
         return ""
     from tonnage.report import html

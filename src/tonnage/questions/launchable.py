@@ -73,7 +73,7 @@ def launchable_option(
     if not plan.options:
         raise BadRequest("the plan has no option: it is infeasible, and its sentence says what stands in the way")
     if pools:
-        plan = _apart(plan)
+        plan = _with_pools_first(plan)
     if rank > len(plan.options):
         raise BadRequest(f"option {rank} does not exist; choose 1 to {len(plan.options)}")
     facts = dict(plan.model)
@@ -108,8 +108,8 @@ def launchable_option(
     return _fill_settings(plan, option, facts, model=model, additions=additions)
 
 
-def _apart(plan: Plan) -> ServePlan:
-    """The plan with its separate pools as its first option."""
+def _with_pools_first(plan: Plan) -> ServePlan:
+    """The plan with its separate pools as its first option: workers of both kinds count as replicas."""
     if not isinstance(plan, ServePlan) or plan.pools is None:
         raise BadRequest(
             "the plan has no separate pools; plan again with --pools, a rate and an objective, without --quick"
@@ -208,7 +208,7 @@ BESIDE: Final = frozenset({
 """Fields that say nothing of the layers: names, sources, and the vocabulary, which is the tokenizer's."""
 
 
-def _plain(found: msgspec.Struct, plain: msgspec.Struct) -> bool:
+def _as_plain(found: msgspec.Struct, plain: msgspec.Struct) -> bool:
     """Whatever has no flag is as in a plain decoder."""
     names = (name for name in found.__struct_fields__ if name not in WRITTEN | BESIDE)
     return all(getattr(found, name) == getattr(plain, name) for name in names)
@@ -222,7 +222,7 @@ def _shape(model: Model) -> dict[str, int | bool]:
         return {}
     attention, feed_forward = group.mixer, group.feed_forward
     described = ((model, PLAIN_MODEL), (group, PLAIN_LAYER), (attention, PLAIN_ATTENTION))
-    if model.family not in LLAMA_LIKE or not all(_plain(found, plain) for found, plain in described):
+    if model.family not in LLAMA_LIKE or not all(_as_plain(found, plain) for found, plain in described):
         return {}
     if attention.output_bias and not attention.bias:
         return {}

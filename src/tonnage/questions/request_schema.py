@@ -40,6 +40,7 @@ def request_schema() -> dict[str, Any]:
 
 
 def _of_kind(kind: str) -> dict[str, Any]:
+    """The alternative of one kind of plan."""
     question = KINDS[kind]
     return {
         "if": {"properties": {"plan": {"const": kind}}, "required": ["plan"]},
@@ -115,6 +116,7 @@ def case_schemas() -> list[dict[str, Any]]:
 
 
 def _plain(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    """What may stand in a case: plain numbers in the unit of their field."""
     fields = {field.name: _plain_property(field) for field in request_fields(struct)}
     groups = {group.name: _plain(group.of) for group in groups_of(struct)}
     return {"type": "object", "properties": {**fields, **groups}, "additionalProperties": False}
@@ -177,14 +179,15 @@ def describe_fields(question: str) -> tuple[Described, ...]:
 def _fields(struct: type[msgspec.Struct], under: str, taken: Group | None) -> Iterator[Described]:
     for field in request_fields(struct):
         if taken is None or taken.takes(field.name):
-            yield _one(field, under)
+            yield _described(field, under)
             if field.entries:
                 yield from _fields(field.entries, f"{under}{field.name}[].", None)
     for group in groups_of(struct):
         yield from _fields(group.of, f"{under}{group.name}{'[]' if group.many else ''}.", group)
 
 
-def _one(field: Field, under: str) -> Described:
+def _described(field: Field, under: str) -> Described:
+    """One field with its bounds, where it is a number."""
     number = field.reads in units.DIMENSIONS or field.reads == "integer"
     return Described(
         name=f"{under}{field.name}",

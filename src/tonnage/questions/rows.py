@@ -91,6 +91,7 @@ def tree_rows(answer: Any) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
 
     def add(node: Quantity, path: tuple[str, ...], whole: float) -> None:
+        """Appends the node's row and those below it; `whole` is the number that shares are of, 0 = none."""
         evidence = node.evidence
         rows.append(
             {
@@ -174,6 +175,7 @@ def write_requests(path: str, columns: Mapping[str, Any]) -> None:
 
 
 def _parquet(path: str, columns: Mapping[str, Any]) -> None:
+    """Write columns as Parquet; not a number becomes a null."""
     import duckdb
 
     table = dict(columns)

@@ -89,6 +89,7 @@ def _is_plain(fields: tuple[Any, ...], groups: tuple[Any, ...], kind: Any) -> bo
 
 
 def _type(field: Field, *, plain: bool) -> str:
+    """The Python type of a field; `plain` fields hold numbers without units."""
     if field.reads in OTHERS:
         return OTHERS[field.reads]
     if field.reads != "text":

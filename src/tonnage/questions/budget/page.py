@@ -43,7 +43,7 @@ Screen = Callable[..., tuple[Block, ...]]
 
 
 def _document(plan: BudgetPlan, *, most: int | None) -> Document:
-    """The plan as blocks; `top` models in the table, or every one."""
+    """The plan as blocks; `most` models in the table, None = every one."""
     screen = partial(first_screen, question=_question(plan), measure=plan.measure_first, rest=Note(hint=REST))
     if plan.models:
         first = _serving(plan, plan.models[: most or len(plan.models)], screen=screen)
@@ -69,6 +69,7 @@ def _opened(plan: BudgetPlan, *, rank: int) -> Document:
 
 
 def _question(plan: BudgetPlan) -> list[str]:
+    """The amount with what it is for and what is asked of it, in parts of a line."""
     request = plan.request
     named = [] if request.model is None else [model_name(request.model)]
     limits = [f"within {show(request.deadline_s, 's')}"] if request.deadline_s else []
@@ -80,6 +81,7 @@ def _question(plan: BudgetPlan) -> list[str]:
 
 
 def _serving(plan: BudgetPlan, models: Sequence[Affordable], *, screen: Screen) -> tuple[Block, ...]:
+    """The first screen of a service: the first model at its rate, and from which rate on it costs more."""
     best = plan.models[0]
     option, request = best.option, plan.request
     rate = show(best.rate_per_s, "1/s").replace("/s", " req/s")
@@ -111,6 +113,7 @@ def _serving(plan: BudgetPlan, models: Sequence[Affordable], *, screen: Screen) 
 
 
 def _models(models: Sequence[Affordable], *, benchmark: str) -> Table:
+    """Models within the budget at their rates, a row each; accelerators and dollars a month are of all replicas."""
     heads = ("model", f"{benchmark}>", "req/s>", "tokens/s>1", "accelerators", "layout<3", "meets>", "$/month>",
              "evidence<2")  # fmt: skip
     rows = [
@@ -131,6 +134,7 @@ def _models(models: Sequence[Affordable], *, benchmark: str) -> Table:
 
 
 def _runs(plan: BudgetPlan, *, screen: Screen) -> tuple[Block, ...]:
+    """The first screen of training: the compute-optimal run, other sizes for the same money, and what serving saves."""
     first = plan.runs[0]
     cut = max((one for one in plan.runs if one.saves_share), key=lambda one: one.saves_share or 0.0, default=None)
     spread: str | Text = ""
@@ -171,6 +175,7 @@ def _size(count: float) -> str:
 
 
 def _sizes(runs: tuple[AffordableRun, ...]) -> Table:
+    """Sizes for the same money: loss by the laws, cost of training, and price of serving afterwards."""
     heads = ("size", "parameters>", "tokens>", "tokens/parameter>2", "loss (laws)>", "accelerators", "time>", "cost>",
              "$/M out>1")  # fmt: skip
     rows = [
@@ -191,6 +196,7 @@ def _sizes(runs: tuple[AffordableRun, ...]) -> Table:
 
 
 def _tunes(plan: BudgetPlan) -> Table:
+    """Fine-tunes for the same money: tokens of one pass, time, cost."""
     rows = [
         (
             model_name(one.model),
@@ -206,6 +212,7 @@ def _tunes(plan: BudgetPlan) -> Table:
 
 
 def _why(plan: BudgetPlan) -> tuple[Section, ...]:
+    """Sections of `--why`."""
     laws = [
         f"{law.name}: L = {law.irreducible:g} + {law.parameter_factor:g} / N^{law.parameter_exponent:g} + "
         f"{law.token_factor:g} / D^{law.token_exponent:g}; {law.source}"

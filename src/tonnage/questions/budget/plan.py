@@ -63,6 +63,10 @@ def plan_budget(request: Budget, *, additions: Additions = catalog.NOTHING, toda
 
 
 def _serving(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPlan:
+    """
+    The largest rate of the request's model, or the best models at its rate; where nothing is affordable, what the least
+    costs.
+    """
     request = base.request
     budget = f"{show((request.usd_per_h or 0.0), 'USD/h')}"
     if request.model is not None:
@@ -72,7 +76,7 @@ def _serving(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPl
     else:
         models, looked = best_models(request, additions=additions, today=today)
     if not models:
-        binding = _least(request, additions=additions, today=today)
+        binding = _least_verdict(request, additions=additions, today=today)
         return replace(base, binding=binding, sentence=none_works(f"Not within {budget}", binding))
     first = models[0]
     name = model_name(first.model)
@@ -92,7 +96,7 @@ def _serving(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPl
     )
 
 
-def _least(request: Budget, *, additions: Additions, today: date) -> Verdict:
+def _least_verdict(request: Budget, *, additions: Additions, today: date) -> Verdict:
     """Why nothing is bought, and what the least costs."""
     serve = request.serve
     assert serve is not None
@@ -122,6 +126,7 @@ def _least(request: Budget, *, additions: Additions, today: date) -> Verdict:
 
 
 def _training(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPlan:
+    """The compute-optimal run that the money buys, smaller models on more tokens, and fine-tunes beside it."""
     runs = affordable_runs(base.request, additions=additions, today=today)
     if not runs:
         return _no_run(base)
@@ -144,6 +149,7 @@ def _training(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetP
 
 
 def _finetuning(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPlan:
+    """Fine-tunes that the money buys, the first of them in the sentence."""
     tunes = affordable_tunes(base.request, additions=additions, today=today)
     if not tunes:
         return _no_run(base)
@@ -175,6 +181,7 @@ def _before_service(request: Budget, models: tuple[Affordable, ...]) -> FirstMea
 
 
 def _place(place: int, _: float) -> float:
+    """A cost that is the option's place in the list, whatever it measures: scores rank models, not money."""
     return 1.0 + place
 
 
@@ -207,6 +214,7 @@ def _no_run(base: BudgetPlan) -> BudgetPlan:
 
 
 def _assumptions(request: Budget) -> list[str]:
+    """Everything the answer takes as given for its purpose."""
     if request.purpose == "serving":
         return [
             "rates by averages, not simulated: `tonnage plan serve` with the rate simulates it",
@@ -292,7 +300,10 @@ def _price_service(request: Budget, model: str, *, additions: Additions, today: 
 
 
 def largest_affordable(request: Budget, *, additions: Additions, today: date) -> tuple[Affordable, ...]:
-    """The model of the request at its largest rate; empty where not even a few requests a day can be paid."""
+    """
+    The model of the request at its largest rate, at prices that sellers state if any such is affordable; empty where
+    not even a few requests a day can be paid.
+    """
     assert request.model is not None
     serve, seller, anybody = _price_service(request, request.model, additions=additions, today=today)
     budget = request.usd_per_h or 0.0
@@ -342,6 +353,10 @@ def models_by_quality() -> tuple[tuple[str, float], ...]:
 def _affordable(
     serve: Serve, option: ServeOption, *, rate: float, beyond: float | None = None, costs: float | None = None
 ) -> Affordable:
+    """
+    A model within the budget at a rate; `beyond` is the least rate looked at that costs more, `costs` what that one
+    costs a month (None = nothing serves it).
+    """
     return Affordable(
         model=serve.model,
         rate_per_s=rate,

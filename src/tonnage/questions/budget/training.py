@@ -71,7 +71,10 @@ METHODS: Final = ("qlora", "lora", "full")
 
 
 def affordable_runs(request: Budget, *, additions: Additions, today: date) -> tuple[AffordableRun, ...]:
-    """The compute-optimal run first, then smaller models on more tokens for the same money."""
+    """
+    The compute-optimal run first, then smaller models on more tokens for the same money; empty where no size surely
+    trains within budget and deadline.
+    """
     planned = partial(_plan_training, request, additions=additions, today=today)
     best = _optimal(request, planned)
     if best is None:
@@ -100,6 +103,7 @@ def optimal_range(run: AffordableRun) -> tuple[float, float]:
 
 
 def _optimum(law: LossLaw, flop: float) -> float:
+    """The compute-optimal size of a law for an amount of arithmetic. [parameters]"""
     return compute_optimal_parameters(
         compute_flop=flop,
         parameter_factor=law.parameter_factor,
@@ -112,7 +116,10 @@ def _optimum(law: LossLaw, flop: float) -> float:
 def _optimal(
     request: Budget, planned: Callable[[float, float], TrainOption | None]
 ) -> tuple[float, TrainOption, float] | None:
-    """The size whose best run costs the budget, that run, and its tokens: with little data a larger model."""
+    """
+    The size whose best run costs the budget, that run, and its tokens: with little data a larger model. None where no
+    run stays within the budget.
+    """
     assert request.usd is not None
     flop = request.usd * FLOP_PER_USD
     best: tuple[float, TrainOption, float] | None = None
@@ -140,7 +147,8 @@ def _most_tokens(
     request: Budget, plan: Callable[[float], TrainOption | None], *, start: float, close: float, below: float
 ) -> tuple[TrainOption, float] | None:
     """
-    The run on as many tokens as the budget pays and the user has, and the tokens: cost goes with them.
+    The run on as many tokens as the budget pays and the user has, and the tokens: cost goes with them. None where no
+    try surely stays within the budget.
 
     It is found where so little of the budget is left (`close`); each try aims so far below the budget (`below`). [-]
     """
@@ -165,7 +173,7 @@ def _most_tokens(
 def _plan_training(
     request: Budget, size: float, tokens: float, *, additions: Additions, today: date
 ) -> TrainOption | None:
-    """The best run of a size on so many tokens; none where nothing surely does it."""
+    """The best run of a size on so many tokens; None where nothing surely does it."""
     assert request.serve is not None
     asked = Train(
         model=f"{size / 1e6:.4g}M" if size < 1e9 else f"{size / 1e9:.4g}B",
@@ -179,11 +187,13 @@ def _plan_training(
 
 
 def _surest(asked: Train | FineTune, *, additions: Additions, today: date) -> TrainOption | None:
+    """The first option where it is sure enough, else None."""
     options = train_options(asked, additions=additions, today=today)
     return options[0] if options and options[0].sure else None
 
 
 def _run(size: float, *, option: TrainOption, tokens: float, shrink: float) -> AffordableRun:
+    """A run as the answer has it; loss is in nats per token, its bounds those of the laws."""
     losses = [_loss(law, size, tokens) for law in LAWS]
     return AffordableRun(
         name="compute-optimal" if shrink == 1.0 else f"1/{shrink:g} of the size",
@@ -199,6 +209,7 @@ def _run(size: float, *, option: TrainOption, tokens: float, shrink: float) -> A
 
 
 def _loss(law: LossLaw, size: float, tokens: float) -> float:
+    """Loss of a size on so many tokens by a law. [nats/token]"""
     return loss_of(parameters=size, tokens=tokens, **_numbers(law))
 
 
@@ -217,14 +228,16 @@ def _with_serving(
     first = priced[0].usd_per_million_output_tokens if priced else None
     if first is None:
         return tuple(priced)
-    return tuple(_against(priced[0], run, first=first) for run in priced)
+    return tuple(_with_savings(priced[0], run, first=first) for run in priced)
 
 
-def _against(best: AffordableRun, run: AffordableRun, *, first: float) -> AffordableRun:
+def _with_savings(best: AffordableRun, run: AffordableRun, *, first: float) -> AffordableRun:
     """
-    The run beside the compute-optimal one of its own loss: that one costs less to train and more to serve.
+    A run with what serving it saves against the compute-optimal one of its own loss, which costs less to train and more
+    to serve. Unchanged for `best` itself and where no serving cost is known.
 
-    Training money goes with arithmetic near one size, so that the cheaper run's price follows from its loss.
+    Training money goes with arithmetic near one size, so that the cheaper run's price follows from its loss. `first` is
+    the serving cost of `best`. [USD per million output tokens]
     """
     mine = run.usd_per_million_output_tokens
     if mine is None or run.parameters == best.parameters:
@@ -246,6 +259,7 @@ def _against(best: AffordableRun, run: AffordableRun, *, first: float) -> Afford
 
 
 def _per_million(request: Budget, run: AffordableRun, *, additions: Additions, today: date) -> float | None:
+    """Cost of serving a run's model at a full rate; None where nothing serves it. [USD per million output tokens]"""
     assert request.serve is not None
     name = f"{run.parameters / 1e6:.4g}M" if run.parameters < 1e9 else f"{run.parameters / 1e9:.4g}B"
     serve = replace(request.serve, model=name, rate_per_s=FULL_RATE, quick=True)
@@ -263,7 +277,10 @@ def affordable_tunes(request: Budget, *, additions: Additions, today: date) -> t
 
 
 def _plan_tune(request: Budget, model: str, method: str, *, additions: Additions, today: date) -> AffordableTune | None:
-    """As many tokens as budget and deadline pay: cost goes with tokens, so that a few plans find them."""
+    """
+    As many tokens of one pass as budget and deadline pay: cost goes with tokens, so that a few plans find them. None
+    where no try surely stays within both.
+    """
     assert request.usd is not None and request.serve is not None
     serve, deadline_s = request.serve, request.deadline_s or DEADLINE_S
 

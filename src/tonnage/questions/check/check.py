@@ -103,6 +103,10 @@ def figures(plan: Comparable) -> Iterator[Figure]:
 
 
 def _changes(before: dict[str, Figure], now: dict[str, Figure], tolerance: float) -> Iterator[Change]:
+    """
+    Figures of both sides by name; numbers that moved beyond the tolerance (a share), texts that differ. What one side
+    lacks has moved.
+    """
     for name in dict.fromkeys((*before, *now)):
         _, unit, _, more_is_worse = now.get(name) or before[name]
         old, new = (side[name][2] if name in side else None for side in (before, now))
@@ -126,6 +130,7 @@ def _sentence(beyond: list[Change], tolerance: float, *, feasible: bool) -> str:
 
 
 def _describe_plan(plan: Comparable) -> str:
+    """Version and day of a plan."""
     return f"{plan.provenance.version}, {plan.provenance.made}"
 
 
@@ -215,7 +220,7 @@ def _verified_here(path: str, *, additions: Additions) -> Verification:
         differences=len(found),
         first=tuple(found[:FIRST]),
         changes=changes,
-        sentence=_verification(before, now, differences=len(found), written=written),
+        sentence=_verification_sentence(before, now, differences=len(found), written=written),
     )
 
 
@@ -248,7 +253,8 @@ def remake(plan: Plan, *, additions: Additions) -> Plan:
     return planned(kind, plan.request, additions=additions, today=day)
 
 
-def _verification(before: Provenance, now: Provenance, *, differences: int, written: bool) -> str:
+def _verification_sentence(before: Provenance, now: Provenance, *, differences: int, written: bool) -> str:
+    """Whether the plan is the same, or how many values differ and what may have caused it."""
     if not differences:
         return (
             "Verified: the same plan, byte for byte."
@@ -268,7 +274,7 @@ def _verification(before: Provenance, now: Provenance, *, differences: int, writ
 
 
 def _differences(before: Any, now: Any, where: str = "") -> Iterator[tuple[str, str, str]]:
-    """Where two decoded documents differ, in the order of the first."""
+    """Where two decoded documents differ: the path, then both values in short, in the order of the first."""
     if isinstance(before, dict) and isinstance(now, dict):
         for name in (*before, *(name for name in now if name not in before)):
             yield from _differences(

@@ -16,7 +16,10 @@ FIRST_ROWS = 12
 
 
 def check_document(check: Check, *, most: int | None = None) -> Document:
-    """A check as blocks: the sentence, what moved first, then every figure."""
+    """
+    A check as blocks: the sentence, what moved first (`most` figures, None = as many as a first screen has), then every
+    figure.
+    """
     moved_first = sorted(check.changes, key=lambda change: not change.beyond)
     shown = moved_first[: most or FIRST_ROWS]
     rest = len(moved_first) - len(shown)

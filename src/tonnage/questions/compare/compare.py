@@ -43,7 +43,7 @@ def configurations_of(fields: Mapping[str, Any]) -> Comparing:
     notes: tuple[str, ...] = ()
     if given is None:
         simulation_of(base)  # a wrong field is the request's, not a way's
-        given, notes = _usual(base)
+        given, notes = _usual_ways(base)
     if not isinstance(given, Mapping) or not given:
         raise BadRequest(f"ways must hold 'name: {{changed fields}}' lines, not '{echo(given)}'")
     if len(given) > MAX_SIDES:
@@ -54,7 +54,7 @@ def configurations_of(fields: Mapping[str, Any]) -> Comparing:
 
 
 def _way(base: Mapping[str, Any], name: str, changes: Any) -> Any:
-    """The simulation of one way."""
+    """The simulation of one way: the base with its changes laid over it; refuses a change of traffic."""
     changes = {} if changes is None else changes
     if not isinstance(changes, Mapping):
         raise BadRequest(f"ways.{echo(name)} must hold 'field: value' lines, not '{echo(changes)}'")
@@ -78,8 +78,11 @@ def _merge_fields(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
     return found
 
 
-def _usual(base: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
-    """Static, dynamic and continuous batching, and every division of the same accelerators into two pools."""
+def _usual_ways(base: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
+    """
+    Static, dynamic and continuous batching, and divisions of the same accelerators into two pools, with notes on them;
+    a note says why where there are no divisions.
+    """
     given = base.get("disaggregation")
     whole: dict[str, Any] = {}
     if given is not None:
@@ -157,7 +160,7 @@ def compare(
     ways = asked.ways[: len(found)]
     names = tuple(name for name, _ in ways)
     counts = [_accelerators(way) for _, way in ways]
-    lead = _lead(found, counts)
+    lead = _best_side(found, counts)
     figures = [tuple(figures_of(one, count)) for one, count in zip(found, counts, strict=True)]
     shared = tuple(note for note in found[0].assumed if all(note in one.assumed for one in found))
     return Comparison(
@@ -190,6 +193,7 @@ def compare_figures(sides: list[tuple[Figure, ...]]) -> tuple[Compared, ...]:
 
 
 def _best(values: tuple[float | str | None, ...], more_is_worse: bool | None) -> int | None:
+    """Place of the best value; None where neither way is better, fewer than two are numbers, or all are alike."""
     numbers = [(value, i) for i, value in enumerate(values) if isinstance(value, float | int)]
     if more_is_worse is None or len(numbers) < 2 or len({value for value, _ in numbers}) == 1:
         return None
@@ -203,7 +207,7 @@ def figures_of(found: Simulated, accelerators: int) -> Iterator[Figure]:
     if found.slo_met is not None:
         yield "objectives", "", "met" if found.slo_met else "missed", None
         yield "goodput", "1/s", found.goodput_per_s, False
-        yield "goodput of an accelerator", "1/s", _each(found.goodput_per_s, accelerators), False
+        yield "goodput of an accelerator", "1/s", _per_accelerator(found.goodput_per_s, accelerators), False
     for name, latency in (("ttft", found.ttft_s), ("tpot", found.tpot_s), ("e2e", found.e2e_s)):
         for share in ("p50", "p95", "p99"):
             yield f"{share} {name}", "s", None if latency is None else getattr(latency, share), True
@@ -216,29 +220,34 @@ def figures_of(found: Simulated, accelerators: int) -> Iterator[Figure]:
         yield "refused", "count", float(found.refused), True
 
 
-def _each(value: float | None, accelerators: int) -> float | None:
+def _per_accelerator(value: float | None, accelerators: int) -> float | None:
     return None if value is None else value / accelerators
 
 
 def _mean_running(found: Simulated) -> float | None:
+    """Requests in flight on average; None without a timeline."""
     seen = found.occupancy
     return None if seen is None or not seen.running else sum(seen.running) / len(seen.running)
 
 
 def _accelerators(way: Simulation) -> int:
+    """Accelerators of all replicas, or of both pools."""
     split = way.disaggregation
     if split is None:
         return way.layout.ranks * way.replicas
     return sum(split.ranks)
 
 
-def _lead(found: list[Simulated], counts: list[int]) -> int | None:
-    """Most answers within the objectives by an accelerator; without objectives, the shortest answers at p95."""
+def _best_side(found: list[Simulated], counts: list[int]) -> int | None:
+    """
+    The side with most answers within the objectives by an accelerator, of those that are alike the shortest answers at
+    p95; without objectives those alone. None where fewer than two answer anything.
+    """
     able = [i for i, one in enumerate(found) if one.e2e_s is not None]
     if len(able) < 2:
         return None
     slowest = [_p95(one) for one in found]
-    goodput = [_each(one.goodput_per_s, count) for one, count in zip(found, counts, strict=True)]
+    goodput = [_per_accelerator(one.goodput_per_s, count) for one, count in zip(found, counts, strict=True)]
     most = max((value for value in goodput if value is not None), default=None)
     if most is not None and most > 0:
         able = [i for i in able if (goodput[i] or 0.0) >= (1.0 - ALIKE) * most]
@@ -246,12 +255,14 @@ def _lead(found: list[Simulated], counts: list[int]) -> int | None:
 
 
 def _p95(found: Simulated) -> float:
+    """End-to-end latency at p95, the mean where only that is known; infinite where nothing was answered. [s]"""
     if found.e2e_s is None:
         return math.inf
     return found.e2e_s.mean if found.e2e_s.p95 is None else found.e2e_s.p95
 
 
 def _sentence(names: tuple[str, ...], found: list[Simulated], counts: list[int], lead: int | None) -> str:
+    """The best side with its goodput and latencies against the others'; why, where one side alone or none runs."""
     end = " (broken off: partial)" if any(one.partial for one in found) else ""
     if lead is None:
         able = [name for name, one in zip(names, found, strict=True) if one.e2e_s is not None]

@@ -62,7 +62,7 @@ def compare_files(
     sorts = {sort for _, sort, _ in sides}
     if len(sorts) > 1:
         raise BadRequest(f"{' and '.join(sorted(sorts))} cannot be compared; give files of one sort")
-    names = _apart(tuple(name for name, _, _ in sides))
+    names = _distinct_names(tuple(name for name, _, _ in sides))
     contents = [content for _, _, content in sides]
     (sort,) = sorts
     if sort == "simulation" and len(sides) == 1:
@@ -77,7 +77,7 @@ def compare_files(
 
 
 def _sides(path: str) -> Iterator[Side]:
-    """What one file holds."""
+    """What one file holds: a case for each line of a .jsonl file, else one side."""
     name = "standard input" if path == "-" else Path(path).stem
     if path.endswith(".jsonl"):
         for line, raw in raw_cases(io.BytesIO(read_text(path, what="case").encode())):
@@ -97,7 +97,7 @@ def _sides(path: str) -> Iterator[Side]:
         yield name, "simulation", found
 
 
-def _apart(names: tuple[str, ...]) -> tuple[str, ...]:
+def _distinct_names(names: tuple[str, ...]) -> tuple[str, ...]:
     """Names that differ: the second of two alike gets its place."""
     return tuple(name if name not in names[:i] else f"{name} ({i + 1})" for i, name in enumerate(names))
 
@@ -123,6 +123,7 @@ def _read_plan(content: Any, additions: Additions) -> Comparable:
 
 
 def _plans(names: tuple[str, ...], plans: list[Comparable]) -> Comparison:
+    """Plans of one kind side by side; the cheapest feasible one leads."""
     kinds = {type(plan) for plan in plans}
     if len(kinds) > 1:
         raise BadRequest("the plans answer different kinds of question; compare plans of one kind")
@@ -156,6 +157,7 @@ def _plans(names: tuple[str, ...], plans: list[Comparable]) -> Comparison:
 
 
 def _cases(names: tuple[str, ...], results: list[Result]) -> Comparison:
+    """Predictions of one kind side by side; most output, or the shortest step, leads."""
     kinds = {type(result) for result in results}
     if len(kinds) > 1:
         raise BadRequest("the cases are of different kinds; compare cases of one kind (serve, train or infer)")
@@ -189,6 +191,7 @@ def _cases(names: tuple[str, ...], results: list[Result]) -> Comparison:
 
 
 def _of_case(result: Result) -> Iterator[Figure]:
+    """What is compared of a prediction, in the order it is told; memory is of one accelerator."""
     yield "fits", "", "yes" if result.fits else f"no: {result.why}", None
     yield "basis", "", result.basis, None
     for name, field in _LATENCIES:

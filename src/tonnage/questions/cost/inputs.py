@@ -63,6 +63,10 @@ def _server(name: str, additions: Additions) -> OwnedServer:
 
 
 def _country(name: str, own: Mapping[str, float]) -> str:
+    """
+    The country in upper case; refuses one whose tariff is not known, unless the price of power is given. One with a
+    household tariff alone passes.
+    """
     wanted = name.strip().upper()
     tariffs = {key for group, key in catalog.tco() if group in {"electricity_default", "electricity_household"}} | set(
         catalog.countries()
@@ -88,7 +92,7 @@ Band = tuple[float, float | None, float | None, str, str, str]
 
 def inputs_of(request: RentOrBuyRequest, server: OwnedServer) -> tuple[Input, ...]:
     """Every input with its band and source; what the request gives stands without a band."""
-    usual = _usual(server, request.country)
+    usual = _usual_inputs(server, request.country)
     found = []
     for spec in fields_of(OwnedMachine):
         own = request.given.get(spec.name)
@@ -110,7 +114,7 @@ def inputs_of(request: RentOrBuyRequest, server: OwnedServer) -> tuple[Input, ..
     return tuple(found)
 
 
-def _usual(server: OwnedServer, country: str) -> dict[str, Callable[[], Band]]:
+def _usual_inputs(server: OwnedServer, country: str) -> dict[str, Callable[[], Band]]:
     """Where each number of an `OwnedMachine` comes from, for a server and a country."""
     office = server.place == "office"
     return {
@@ -122,17 +126,15 @@ def _usual(server: OwnedServer, country: str) -> dict[str, Callable[[], Band]]:
         "idle": lambda: _parameter("server_power", "idle_share_of_max"),
         "pue": lambda: _parameter("pue", "office_workstation" if office else "air_cooled"),
         "electricity": lambda: _electricity(country, office=office),
-        "hosting": lambda: _nothing("stands in an office: no rent counted") if office else _hosting(country),
+        "hosting": lambda: _zero("stands in an office: no rent counted") if office else _hosting(country),
         "network": lambda: (
-            _parameter("networking", server.network)
-            if server.network
-            else _nothing("no fabric beyond the machine's own")
+            _parameter("networking", server.network) if server.network else _zero("no fabric beyond the machine's own")
         ),
-        "storage": lambda: _nothing("none counted; give it where renting would include it"),
+        "storage": lambda: _zero("none counted; give it where renting would include it"),
         "staff": lambda: _staff(server, office=office),
         "spares": lambda: _parameter("failure", "spares_share_of_capex"),
         "support": lambda: (
-            _nothing("no support contract for a workstation")
+            _zero("no support contract for a workstation")
             if office
             else _parameter("support", "vendor_support_share_of_capex_year")
         ),
@@ -150,6 +152,7 @@ def machine_of(inputs: tuple[Input, ...]) -> OwnedMachine:
 
 
 def _row(found: OwnedParameter) -> Band:
+    """A row of the ownership table as a band."""
     source = f"{found.group}/{found.key}: {found.source}"
     return found.value, found.low, found.high, source, found.confidence, found.as_of
 
@@ -158,11 +161,13 @@ def _parameter(group: str, key: str) -> Band:
     return _row(catalog.parameter(group, key))
 
 
-def _nothing(why: str) -> Band:
+def _zero(why: str) -> Band:
+    """An input that is 0 for this machine, and why."""
     return 0.0, None, None, why, "high", ""
 
 
 def _purchase(server: OwnedServer) -> Band:
+    """Price of the machine; refuses one without a row. [USD]"""
     if not server.server:
         raise BadRequest(
             f"purchase: no price of a machine with {server.accelerator} in the ownership table; "
@@ -172,6 +177,7 @@ def _purchase(server: OwnedServer) -> Band:
 
 
 def _power(server: OwnedServer) -> Band:
+    """The machine's largest draw, by its row or derived from its accelerators. [W]"""
     if server.power:
         return _parameter("server_power_max", server.power)
     derived = machine_power(catalog.accelerator(server.accelerator), count=server.count)
@@ -179,6 +185,10 @@ def _power(server: OwnedServer) -> Band:
 
 
 def _electricity(country: str, *, office: bool) -> Band:
+    """
+    Price of power: a household's in an office where that is known (converted from EUR), else the default tariff;
+    refuses a country without. [USD/kWh]
+    """
     listed = catalog.tco()
     household = listed.get(("electricity_household", country))
     if office and household is not None:
@@ -196,6 +206,7 @@ def _electricity(country: str, *, office: bool) -> Band:
 
 
 def _hosting(country: str) -> Band:
+    """Colocation: the mean price of a continent, with the band of small contracts. [USD/kW and month]"""
     key = "usd_per_kw_month_na_250_500kw" if country[:2] in {"US", "CA"} else "usd_per_kw_month_global"
     value, _, _, source, confidence, as_of = _parameter("colocation", key)
     band = catalog.parameter("colocation", "usd_per_kw_month_small_range")
@@ -203,20 +214,25 @@ def _hosting(country: str) -> Band:
 
 
 def _staff(server: OwnedServer, *, office: bool) -> Band:
+    """
+    Administration of the machine for a year: some hours of a workstation, or a share of a full-time wage by servers.
+    [USD/year]
+    """
     wage = catalog.parameter("staff", "admin_fte_year")
     if office:
         hours = catalog.parameter("staff", "small_workstation_hours_month")
         value = hours.value * 12 / FTE_HOURS * wage.value
-        low, high = _both(value, (hours, 1.0), (wage, 1.0))
+        low, high = _product_band(value, (hours, 1.0), (wage, 1.0))
         text = f"staff/{hours.key} x 12 / {FTE_HOURS:.0f} h x staff/{wage.key}: {hours.source}"
         return value, low, high, text, "low", wage.as_of
     served = catalog.parameter("staff", "servers_per_admin_fte")
     value = wage.value / served.value * max(1.0, server.count / NODE)
-    low, high = _both(value, (wage, 1.0), (served, -1.0))
+    low, high = _product_band(value, (wage, 1.0), (served, -1.0))
     return value, low, high, f"staff/{wage.key} / staff/{served.key}: {wage.source}", "low", wage.as_of
 
 
 def _interruptions() -> Band:
+    """Interruptions of all causes; the low end counts hardware faults of accelerators alone."""
     value, _, _, source, confidence, as_of = _parameter("failure", "interruptions_all_causes_meta")
     hardware = catalog.parameter("failure", "gpu_annual_failure_h100_meta")
     return value, hardware.value, None, f"{source}; low: GPU and memory faults alone", confidence, as_of
@@ -227,8 +243,11 @@ def _repair() -> Band:
     return fact.value, fact.low, fact.high, fact.source, "low", ""
 
 
-def _both(value: float, *factors: tuple[OwnedParameter, float]) -> tuple[float, float]:
-    """The band of a product of rows: their ratios to the middle, added in squares as logarithms."""
+def _product_band(value: float, *factors: tuple[OwnedParameter, float]) -> tuple[float, float]:
+    """
+    The band of a product of rows, each to its power (1 or -1): their ratios to the middle, added in squares as
+    logarithms.
+    """
     down = up = 0.0
     for row, power in factors:
         low, high = math.log((row.low or row.value) / row.value), math.log((row.high or row.value) / row.value)

@@ -29,7 +29,7 @@ INPUTS: Final = 12
 
 
 def rent_or_buy_document(answer: RentOrBuy, *, most: int | None = None) -> Document:
-    """The answer as blocks; `top` prices in the table, or every one."""
+    """The answer as blocks; `most` prices in the table, None = as many as a first screen has."""
     rents = answer.rents[: most or FIRST_ROWS]
     hidden = len(answer.rents) - len(rents)
     owned = answer.owned_usd_per_used_hour
@@ -70,6 +70,7 @@ def rent_or_buy_document(answer: RentOrBuy, *, most: int | None = None) -> Docum
 
 
 def _question(answer: RentOrBuy) -> list[str]:
+    """The machine, its use and its country, in parts of a line."""
     request = answer.request
     given = {one.name: one.value for one in answer.inputs}
     years, count = given.get("years"), given.get("accelerators")
@@ -107,6 +108,10 @@ def _usd_per_used_hour(answer: RentOrBuy, rent: Rent) -> float:
 
 
 def _rents(answer: RentOrBuy, rents: Sequence[Rent]) -> Table:
+    """
+    Prices against owning, a row each, owning last; useful hours and dollars are of one accelerator, life of the whole
+    machine.
+    """
     heads = ("rent from", "term", "$/h>1", "$/used h>", "useful>5", "life, $>3", "owning breaks even", "hours>4",
              "pays back>2", "cheaper", "price of<4")  # fmt: skip
     rows = [
@@ -131,6 +136,7 @@ def _rents(answer: RentOrBuy, rents: Sequence[Rent]) -> Table:
 
 
 def _break_even(rent: Rent) -> str:
+    """The share of hours from which owning costs no more, with its interval, in words."""
     if rent.break_even_utilisation is None:
         return "never"
     if rent.paid == "always":
@@ -240,7 +246,8 @@ def _break_even_chart(answer: RentOrBuy) -> Chart | None:
 
 def _owned_line(answer: RentOrBuy) -> tuple[float, float] | None:
     """
-    Fixed and running cost of an owned accelerator's used hour: fixed / utilisation + running. [USD/h]
+    Fixed and running cost of an owned accelerator's used hour: fixed / utilisation + running; None where no price paid
+    by use breaks even away from the asked utilisation. [USD/h]
 
     Owning costs a part that does not depend on use and a part that grows with it, so two points give both: the asked
     utilisation, and any break-even with a price that is paid by use.
@@ -256,6 +263,7 @@ def _owned_line(answer: RentOrBuy) -> tuple[float, float] | None:
 
 
 def _tornado_chart(answer: RentOrBuy) -> Chart | None:
+    """What each input alone does to the cost of a used hour; None where no input has a band."""
     if not answer.tornado:
         return None
     swings = answer.tornado[:MOST_SWINGS]

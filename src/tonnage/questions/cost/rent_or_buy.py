@@ -57,7 +57,7 @@ def rent_or_buy(
     server = server_of(request)
     inputs = inputs_of(request, server)
     machine = machine_of(inputs)
-    _check(machine)
+    _check_power(machine)
     ends = tuple(_ends(inputs, machine))
     rents = price_rents(
         listed_rents(request, additions=additions, today=today),
@@ -103,7 +103,8 @@ def server_of(request: RentOrBuyRequest) -> OwnedServer:
     )
 
 
-def _check(machine: OwnedMachine) -> None:
+def _check_power(machine: OwnedMachine) -> None:
+    """Refuses a machine that draws more while it waits than while it works."""
     if machine.idle > machine.load:
         raise BadRequest(
             f"idle: {machine.idle:.0%} of the power while it waits exceeds the {machine.load:.0%} while it works; "
@@ -124,7 +125,7 @@ def _ends(inputs: tuple[Input, ...], machine: OwnedMachine) -> list[End]:
 
 
 def _per_used_hour(request: RentOrBuyRequest, machine: OwnedMachine, ends: tuple[End, ...]) -> Quantity:
-    """Cost of an accelerator's useful hour."""
+    """Cost of an accelerator's useful hour, with the interval that moving one input at a time gives. [USD/h]"""
     per_hour = partial(owned_usd_per_used_hour, utilisation=request.utilisation)
     middle = per_hour(machine)
     low, high = one_at_a_time(middle, (per_hour(end) for _, *pair in ends for end in pair))
@@ -180,6 +181,7 @@ def _tornado(
 def _sentence(
     request: RentOrBuyRequest, server: OwnedServer, cost: Quantity, *, rents: tuple[Rent, ...], reference: Rent | None
 ) -> str:
+    """Whether to rent or to own against the cheapest steady price, and where both meet; there is one price at least."""
     assert reference is not None
     what = _name(server)
     use = f"in {request.utilisation:.0%} of its hours"
@@ -202,6 +204,7 @@ def _sentence(
 
 
 def _nothing_to_compare(server: OwnedServer, cost: Quantity, wider: tuple[str, ...]) -> str:
+    """What owning costs, and what would bring prices to compare it with."""
     hint = "; ".join(wider) or f"nobody in the catalogue rents {part_name(server.accelerator)}, give --rent '$2.50/h'"
     return (
         f"Owning {_name(server)} costs {_show_bounds(cost)} per accelerator-hour of work; no price to compare: {hint}."
@@ -217,7 +220,10 @@ def _show_bounds(cost: Quantity) -> str:
 
 
 def _seen_decline(request: RentOrBuyRequest) -> tuple[float, str]:
-    """The yearly fall of rents that was seen: of this accelerator where three sellers have dated prices, or of all."""
+    """
+    The yearly fall of rents that was seen, as a share, and whose: of this accelerator where enough sellers have dated
+    prices, else of all, else of one instance type.
+    """
     points = price_points()
     for part, whose in ((request.accelerator, request.accelerator), (None, "all accelerators")):
         fall = price_fall(points, part)
@@ -227,6 +233,7 @@ def _seen_decline(request: RentOrBuyRequest) -> tuple[float, str]:
 
 
 def _assumptions(request: RentOrBuyRequest, machine: OwnedMachine, *, reference: Rent | None) -> tuple[str, ...]:
+    """Everything the answer takes as given."""
     said = [
         f"the machine works {request.utilisation:.0%} of its {machine.years:g} years, repairs take "
         f"{1 - availability(machine):.2%} of them, and it is sold at the end",
@@ -265,12 +272,15 @@ def claims(request: RentOrBuyRequest, machine: OwnedMachine, *, rents: tuple[Ren
 
 
 def _rent_below(hourly: tuple[Rent, ...]) -> Claim:
+    """
+    That renting is cheaper below a utilisation, against each hourly price; one that never breaks even counts for it.
+    """
     row = catalog.parameter("claim", "cloud_wins_below_utilisation")
     points = {rent.provider: rent.break_even_utilisation for rent in hourly}
     higher = [name for name, point in points.items() if point is None or point >= row.value]
     return Claim(
         rule=f"renting is cheaper below {row.value:.0%} utilisation",
-        computed=f"owning breaks even {_span(points)}; the rule holds against {_join_names(higher, points)}",
+        computed=f"owning breaks even {_span_text(points)}; the rule holds against {_join_names(higher, points)}",
         verdict=_verdict(len(higher), len(points)),
         source=row.source,
         evidence={"break_even_utilisation": points},
@@ -278,6 +288,7 @@ def _rent_below(hourly: tuple[Rent, ...]) -> Claim:
 
 
 def _rent_until_hours(machine: OwnedMachine, hourly: tuple[Rent, ...]) -> Claim:
+    """That renting is cheaper until so many hours of use, within a quarter of the break-even hours."""
     row = catalog.parameter("claim", "rent_cheaper_until_gpu_hours_a100")
     hours = {rent.provider: rent.break_even_hours for rent in hourly if rent.break_even_hours is not None}
     each = machine.purchase / machine.accelerators
@@ -299,6 +310,7 @@ def _rent_until_hours(machine: OwnedMachine, hourly: tuple[Rent, ...]) -> Claim:
 
 
 def _own_over_three_years(request: RentOrBuyRequest, machine: OwnedMachine, hourly: tuple[Rent, ...]) -> Claim:
+    """That owning is competitive from a utilisation, kept for three years."""
     row = catalog.parameter("claim", "own_competitive_from_utilisation")
     three = replace(machine, years=3.0)
     ratios = {}
@@ -319,6 +331,7 @@ def _own_over_three_years(request: RentOrBuyRequest, machine: OwnedMachine, hour
 
 
 def _purchase_is_half(request: RentOrBuyRequest, machine: OwnedMachine) -> Claim:
+    """Which share of what owning costs before resale the purchase is; within ten points the rule holds."""
     row = catalog.parameter("claim", "purchase_share_of_lifetime_cost")
     owned = owned_usd(machine, utilisation=request.utilisation)
     spent = owned.value - owned.part("resale")
@@ -333,6 +346,9 @@ def _purchase_is_half(request: RentOrBuyRequest, machine: OwnedMachine) -> Claim
 
 
 def _pays_back(machine: OwnedMachine, hourly: tuple[Rent, ...], *, decline: float) -> list[Claim]:
+    """
+    That owning pays back against hyperscalers within so many months of work all the time; empty without their prices.
+    """
     row = catalog.parameter("claim", "own_break_even_months_vs_csp")
     clouds = [rent for rent in hourly if rent.kind == "hyperscaler"]
     if not clouds:
@@ -356,6 +372,7 @@ def _pays_back(machine: OwnedMachine, hourly: tuple[Rent, ...], *, decline: floa
 
 
 def _verdict(for_it: int, of: int) -> str:
+    """ "holds" against all prices, "fails" against all, or "depends"."""
     return "holds" if for_it == of else "fails" if for_it == 0 else "depends"
 
 
@@ -365,7 +382,7 @@ def _join_names(names: list[str], of: dict[str, float | None] | dict[str, float]
     return f"{len(names)} of {len(of)} hourly prices ({', '.join(sorted(names))})"
 
 
-def _span(points: dict[str, float | None]) -> str:
+def _span_text(points: dict[str, float | None]) -> str:
     known = [point for point in points.values() if point is not None]
     if not known:
         return "against none of these prices"

@@ -40,7 +40,10 @@ class Meeting(Record, kw_only=True):
 
 
 def listed_rents(request: RentOrBuyRequest, *, additions: Additions, today: date) -> tuple[Rent, ...]:
-    """The cheapest offer of each provider and term, per accelerator; or the one price that the request gives."""
+    """
+    The cheapest offer of each provider and term, per accelerator; or the one price that the request gives. Prices that
+    sellers state, without serverless workers; others only where there are none.
+    """
     if request.rent_usd_per_hour is not None:
         return (
             Rent(
@@ -56,7 +59,7 @@ def listed_rents(request: RentOrBuyRequest, *, additions: Additions, today: date
         offer
         for offer in catalog.offers(additions=additions)
         if offer.accelerator == request.accelerator and not offer.history and offer.count >= 1
-        if _passes(request, offer)
+        if _passes_filters(request, offer)
     ]
     for offer in [one for one in every if one.trust == "primary" and one.kind != "serverless worker"] or every:
         for price in offer.prices:
@@ -127,7 +130,10 @@ def price_rents(
 def _interval(
     rent: Rent, middle: float | None, band: tuple[OwnedMachine, ...], request: RentOrBuyRequest
 ) -> tuple[float | None, float | None]:
-    """The interval of the break-even; open where one of the machines never breaks even."""
+    """
+    The interval of the break-even; open above where one of the machines never breaks even, and absent for prepaid
+    prices.
+    """
     if middle is None or rent.paid == "always":
         return None, None
     ends = [
@@ -162,7 +168,7 @@ def relaxations(request: RentOrBuyRequest, *, additions: Additions, today: date)
     return tuple(found)
 
 
-def _passes(request: RentOrBuyRequest, offer: Offer) -> bool:
+def _passes_filters(request: RentOrBuyRequest, offer: Offer) -> bool:
     provider = catalog.providers().get(offer.provider)
     strangers = provider is not None and is_community(provider)
     return (
@@ -174,6 +180,7 @@ def _passes(request: RentOrBuyRequest, offer: Offer) -> bool:
 
 
 def _rent(offer: Offer, term: str, *, usd: float, today: date) -> Rent:
+    """A price of one accelerator by an offer's term; spot has the share of its hours that is useful."""
     provider = catalog.providers().get(offer.provider)
     useful, note = _useful(offer) if term == "spot" else (1.0, "")
     return Rent(
@@ -192,7 +199,10 @@ def _rent(offer: Offer, term: str, *, usd: float, today: date) -> Rent:
 
 
 def _useful(offer: Offer) -> tuple[float, str]:
-    """Share of spot hours that do useful work: each reclaim costs a restart and half a checkpoint's interval."""
+    """
+    Share of spot hours that do useful work, and its source: each reclaim costs a restart and half a checkpoint's
+    interval.
+    """
     between, source = between_reclaims_s(offer)
     lost = run_fact("detect_and_restart").value + run_fact("start_up").value
     # Work saved every quarter of an hour, as long-running jobs on spot do at most.

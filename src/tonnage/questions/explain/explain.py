@@ -113,17 +113,19 @@ def _is_known_kind(value: dict[str, Any]) -> bool:
 
 
 def _open_answer(raw: Any, additions: Additions) -> Breakdown:
+    """A case, prediction or breakdown as a breakdown; a line that could not be read raises its error."""
     if isinstance(raw, TonnageError):
         raise raw
     if isinstance(raw, dict) and raw.get("schema") == BREAKDOWN_SCHEMA:
         found: Breakdown = _convert(raw, Breakdown)
         return found
     if isinstance(raw, dict) and "fits" in raw:
-        return _of_prediction(raw)
+        return _open_prediction(raw)
     return explain_case(case_of_object(raw), additions=additions)
 
 
-def _of_prediction(raw: dict[str, Any]) -> Breakdown:
+def _open_prediction(raw: dict[str, Any]) -> Breakdown:
+    """The parts that a prediction of serving or training holds; refuses one without."""
     kind = raw.get("kind")
     if kind not in {"serve", "train"}:
         raise BadRequest(f"a prediction of kind '{echo(kind)}' holds no parts to open; explain one of serve or train")
@@ -179,6 +181,7 @@ def explain_case(case: Case | RlCase, *, additions: Additions = NOTHING) -> Brea
 
 
 def _label(case: ServeCase | TrainCase) -> str:
+    """A case in words: model, accelerators, load and lengths."""
     name = model_name(case.model) if isinstance(case.model, str) else getattr(case.model, "id", "a model of your own")
     if isinstance(case, TrainCase):
         return f"{name}, {case.method} on {parts_name(case.count, case.accelerator)}"

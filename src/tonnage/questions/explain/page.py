@@ -64,7 +64,10 @@ def breakdown_document(opened: Breakdown, *, depth: int = DEPTH, only: str | Non
 
 
 def opened_to(opened: Breakdown, *, depth: int | None, only: str | None) -> Breakdown:
-    """The same with so many levels below each number, all where `depth` is absent, and with one number alone."""
+    """
+    The same with so many levels below each number, all where `depth` is None, and with one number alone (`only`);
+    refuses a name that is none of them.
+    """
     numbers = (_to_depth(node, depth) for node in _choose_numbers(opened.numbers, only))
     return replace(opened, numbers=tuple(numbers))
 
@@ -143,12 +146,16 @@ def _largest(node: Quantity) -> list[tuple[float, str]]:
 
 
 def _parts_of_sum(node: Quantity, share: float) -> list[tuple[float, Quantity, float]]:
-    """Parts that add up to the number: of a maximum only the operand that binds."""
+    """
+    Parts that add up to the number (of a maximum only the operand that binds): their share of the root, the part, and
+    the root's share of each second below.
+    """
     parts = [part for part in node.parts if node.rule != "max" or part.name == node.binds]
     return [(share * part.value, part, share) for part in parts]
 
 
 def _choose_numbers(numbers: tuple[Quantity, ...], only: str | None) -> list[Quantity]:
+    """The number of that name, all without one."""
     if only is None or not numbers:
         return list(numbers)
     found = [node for node in numbers if node.name.lower() == only.lower()]
@@ -221,6 +228,7 @@ def _binding(node: Quantity) -> Quantity | None:
 
 
 def _how(node: Quantity) -> str:
+    """How a leaf comes about: count x time x engine's factor and its shape, or what its rule says."""
     run = node.execution
     if run is None:
         return "" if node.rule == "max" else node.how

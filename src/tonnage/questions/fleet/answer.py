@@ -341,7 +341,7 @@ class SurerFleet(SparseRecord, kw_only=True):
 
 
 class FleetLimit(SparseRecord, kw_only=True):
-    """A limit that is used up, and what less of it would save."""
+    """A limit that is used up, and what loosening it would save."""
 
     name: str
     relaxed: str

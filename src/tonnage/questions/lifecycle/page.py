@@ -51,7 +51,7 @@ TYPES: Final = 8
 
 
 def _document(plan: LifecyclePlan, *, most: int | None) -> Document:
-    """The plan as blocks; `top` kinds of accelerator that could do both, or every one."""
+    """The plan as blocks; `most` kinds of accelerator that could do both, None = as many as `--why` has."""
     why = _why(plan, kinds=most or TYPES)
     if plan.bill is None:
         return Document(first_screen(question=_question(plan), answer=plan.sentence, good=False), why)
@@ -78,6 +78,7 @@ def _document(plan: LifecyclePlan, *, most: int | None) -> Document:
 
 
 def _question(plan: LifecyclePlan) -> list[str]:
+    """The model, how it is made and how it is served, in parts of a line."""
     request = plan.request
     again = f", {request.retrainings:g} retrainings" if request.retrainings else ""
     return [
@@ -90,6 +91,7 @@ def _question(plan: LifecyclePlan) -> list[str]:
 
 
 def _meters(plan: LifecyclePlan) -> list[Meter]:
+    """Time of the training, latencies of the service, and what the whole life takes."""
     make, serve, asked = plan.make.options[0], plan.serve.options[0], plan.request.serve
     meters = [meter("training", make.run.wall_s, limit=plan.request.make.deadline_s)]
     meters += [one for one in latency_meters(asked.slo, serve.capacity) if one.limit]
@@ -146,6 +148,7 @@ def _choice(half: str, pick: Pick) -> str:
 
 
 def _why(plan: LifecyclePlan, *, kinds: int) -> tuple[Section, ...]:
+    """Sections of `--why`; what the halves assume as well is said once."""
     carbon = "carbon: a grid is not known" if plan.kg_co2 is None else f"{plan.kg_co2:,.0f} kg CO2"
     electricity = "electricity: the power of an accelerator of one half is not published"
     if plan.kwh is not None:
@@ -172,6 +175,7 @@ def _why(plan: LifecyclePlan, *, kinds: int) -> tuple[Section, ...]:
 
 
 def _types(plan: LifecyclePlan, kinds: int) -> Table:
+    """Kinds of accelerator that could do both, with the cost of the whole life."""
     rows = [
         (
             part_name(one.accelerator),

@@ -75,8 +75,8 @@ def plan_lifecycle(
         sentence=_sentence(request, trained, served=served, bill=bill, share=share),
         bill=bill,
         serve_share=share,
-        kwh=_life(request, trained.kwh, served.energy.kwh_per_month if served.energy else None),
-        kg_co2=_life(request, trained.kg_co2, served.energy.kg_co2_per_month if served.energy else None),
+        kwh=_over_life(request, trained.kwh, served.energy.kwh_per_month if served.energy else None),
+        kg_co2=_over_life(request, trained.kg_co2, served.energy.kg_co2_per_month if served.energy else None),
         timeline=_timeline(request, trained, served=served, size=size),
         measure_first=likelier((serve.measure_first, make.measure_first)),
     )
@@ -109,7 +109,10 @@ def _plan_serve(request: LifecycleRequest, *, additions: Additions, today: date)
 
 
 def _bill(request: LifecycleRequest, made: TrainOption, *, served: ServeOption, size: float) -> Quantity:
-    """Making (and making again), moving weights of that size [bytes] out of the place they were made in, serving."""
+    """
+    Making (and making again), moving weights of `size` out of the place they were made in each time, serving; moving is
+    free where nothing moves or no price is known. [USD]
+    """
     making, serving = _halves(request, made, served)
     provider = catalog.providers().get(made.bill.provider)
     moved = made.bill.provider != served.bill.provider
@@ -156,8 +159,11 @@ def _served_hours(request: LifecycleRequest, served: ServeOption) -> float:
     return max(request.months * HOURS_PER_MONTH, term_hours(made.term, made.contract))
 
 
-def _life(request: LifecycleRequest, each_making: float | None, each_month: float | None) -> float | None:
-    """Making as often as asked and serving as long; unknown where a half is."""
+def _over_life(request: LifecycleRequest, each_making: float | None, each_month: float | None) -> float | None:
+    """
+    Of the whole life: so much for each making, as often as asked, and so much a month of service; None where a half is
+    not known.
+    """
     if each_making is None or each_month is None:
         return None
     return each_making * (1.0 + request.retrainings) + each_month * request.months
@@ -166,7 +172,7 @@ def _life(request: LifecycleRequest, each_making: float | None, each_month: floa
 def _one_type(
     request: LifecycleRequest, make: TrainPlan, *, serve: ServePlan, additions: Additions, today: date
 ) -> tuple[OneType, ...]:
-    """The kinds of accelerator that can do both, cheapest together first."""
+    """The kinds of accelerator that can do both, cheapest together first, at prices as well confirmed as the plan's."""
     cheapest: dict[str, ServeOption] = {}
     for option in serve.options:
         if _as_trusted(option.bill, serve.options[0].bill):
@@ -216,6 +222,7 @@ def _halves(request: LifecycleRequest, made: TrainOption, served: ServeOption) -
 
 
 def _one_type_text(types: tuple[OneType, ...]) -> str:
+    """Whether one kind of accelerator does both, and how much more that costs than the mix."""
     if not types:
         return "no single kind of accelerator does both within the constraints"
     best = types[0]
@@ -235,7 +242,7 @@ def _one_type_text(types: tuple[OneType, ...]) -> str:
 def _timeline(
     request: LifecycleRequest, made: TrainOption, *, served: ServeOption, size: float
 ) -> tuple[Milestone, ...]:
-    """Start, model made, service up, end of service."""
+    """Start, model made, service up, end of service; retrainings while it serves take no time here."""
     done = made.run.wall_s.value
     start = cold_start(weight_bytes=size, provider=served.bill.provider).total_s
     end = done + start + request.months * SECONDS_PER_MONTH
@@ -253,6 +260,7 @@ def _timeline(
 def _sentence(
     request: LifecycleRequest, made: TrainOption, *, served: ServeOption, bill: Quantity, share: float
 ) -> str:
+    """Where the model is made and served, and what the whole life costs."""
     again = f" (and {request.retrainings:g} times again)" if request.retrainings else ""
     return (
         f"Make it{again} on {accelerators_text(made)} at {provider_name(made.bill.provider)} in "
@@ -263,6 +271,7 @@ def _sentence(
 
 
 def _assumptions(request: LifecycleRequest) -> tuple[str, ...]:
+    """What the bill takes as given."""
     own = request.make.model
     same = (
         []

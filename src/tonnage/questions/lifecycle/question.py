@@ -140,6 +140,7 @@ def lifecycle_request(values: Mapping[str, Any], *, additions: Additions = catal
 
 
 def _group(name: str, value: Any) -> dict[str, Any]:
+    """Fields of a group, from a mapping or texts "name=value"."""
     if isinstance(value, Mapping):
         return {str(key): item for key, item in value.items()}
     if not isinstance(value, (list, tuple)):

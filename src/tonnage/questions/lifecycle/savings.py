@@ -58,9 +58,12 @@ class _Life(Record, kw_only=True):
 def savings_options(
     request: LifecycleRequest, make: TrainPlan, *, serve: ServePlan, additions: Additions, today: date
 ) -> tuple[SavingsOption, ...]:
-    """Every lever that this life has, the most saving first; those that cannot be pulled last, with the reason."""
+    """
+    Every lever that this life has, the most saving first; those that cannot be pulled last, with the reason. Costs are
+    of the life's months and leave moving weights out.
+    """
     model = resolve(request.serve.model, additions=additions)
-    quick = _quickly(request.serve, request.months, additions=additions, today=today)
+    quick = _quick_serving_cost(request.serve, request.months, additions=additions, today=today)
     life = _Life(
         request=request,
         model=model,
@@ -76,7 +79,7 @@ def savings_options(
 
 
 def smaller_sibling(model: Model) -> Model | None:
-    """The next smaller model of the same family and kind in the catalogue."""
+    """The next smaller model of the same family and kind in the catalogue; None without a family or a smaller one."""
     most = parameters(model).value * SMALLER
     siblings = [
         other
@@ -88,18 +91,18 @@ def smaller_sibling(model: Model) -> Model | None:
 
 
 def _fewer_bits(life: _Life, weights: str, kv: str) -> Iterable[SavingsOption]:
-    """The same model with weights in another format, and with a cache in fewer bits."""
+    """The same model with weights in each other format that the catalogue plans, and with a cache in fewer bits."""
     serve = life.request.serve
     sixteen = weights if number_format(weights).bits == 16 else "bf16"
     for name in FORMATS:
         if name not in {weights, sixteen if weights == sixteen else ""}:
             change = weights_change(serve.model, life.model, weights=name)
             usd = _serving_cost(life, replace(serve, precisions=(name,), quality_floor=None))
-            yield _lever(life, f"serve with {name} weights instead of {weights}", served=usd, quality=change)
+            yield _with_saving(life, f"serve with {name} weights instead of {weights}", served=usd, quality=change)
     if number_format(kv).bits >= 16:
         usd = _serving_cost(life, replace(serve, precisions=(weights,), kv_precision=CACHE, quality_floor=None))
         change = cache_change(serve.model, CACHE)
-        yield _lever(life, f"serve with an {CACHE} cache instead of {kv}", served=usd, quality=change)
+        yield _with_saving(life, f"serve with an {CACHE} cache instead of {kv}", served=usd, quality=change)
 
 
 def _fewer_trained(life: _Life) -> Iterable[SavingsOption]:
@@ -109,7 +112,7 @@ def _fewer_trained(life: _Life) -> Iterable[SavingsOption]:
         for method in FEWER_TRAINED.get(make.method, ()):
             usd = _making_cost(life, replace(make, method=method))
             change = method_change(method, model=make.model, instead_of=make.method)
-            yield _lever(life, f"{method} instead of {make.method}", made=usd, quality=change)
+            yield _with_saving(life, f"{method} instead of {make.method}", made=usd, quality=change)
 
 
 def _other_models(life: _Life) -> Iterable[SavingsOption]:
@@ -124,14 +127,14 @@ def _other_models(life: _Life) -> Iterable[SavingsOption]:
         made = _making_cost(life, replace(life.request.make, model=other.id))
         size = f"{parameters(other).value / 1e9:.3g}B"
         what = f"{other.id} ({size}){how} instead of {asked}"
-        yield _lever(life, what, served=served, made=made, quality=model_change(asked, other.id))
+        yield _with_saving(life, what, served=served, made=made, quality=model_change(asked, other.id))
 
 
 def _is_student(model: Model, teacher: str) -> bool:
     return bool(model.layers) and any(same_model(name, model.id) for name in students(teacher))
 
 
-def _quickly(serve: Serve, months: float, *, additions: Additions, today: date) -> float | str:
+def _quick_serving_cost(serve: Serve, months: float, *, additions: Additions, today: date) -> float | str:
     """What serving so costs over the life by averages alone, or why it cannot. [USD]"""
     asked = replace(serve, quick=True)
     found = _first_usd(
@@ -155,7 +158,7 @@ def _first_usd(
 
 def _serving_cost(life: _Life, serve: Serve) -> float | str:
     """What serving so costs over the life, in the plan's own terms, or why it cannot. [USD]"""
-    found = _quickly(serve, life.request.months, additions=life.additions, today=life.today)
+    found = _quick_serving_cost(serve, life.request.months, additions=life.additions, today=life.today)
     if isinstance(found, str) or life.quick_usd is None:
         return found
     return life.served_usd * found / life.quick_usd
@@ -170,7 +173,7 @@ def _making_cost(life: _Life, make: Train | FineTune) -> float | str:
     return found if isinstance(found, str) else found * (1.0 + life.request.retrainings)
 
 
-def _lever(
+def _with_saving(
     life: _Life,
     change: str,
     *,
@@ -178,7 +181,10 @@ def _lever(
     served: float | str | None = None,
     made: float | str | None = None,
 ) -> SavingsOption:
-    """The lever with what it saves; halves that are not given stay as they are."""
+    """
+    A change with what it saves over the life, and what it costs in quality; halves that are not given stay as they are,
+    and a half that is a text says why it cannot be done.
+    """
     halves = (life.made_usd if made is None else made, life.served_usd if served is None else served)
     for half in halves:
         if isinstance(half, str):

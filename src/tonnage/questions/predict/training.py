@@ -146,10 +146,11 @@ def _layout(setup: TrainSetup) -> dict[str, Any]:
 def _shortfall(chosen: Chosen, limit_bytes: float) -> str:
     """What the memory of one accelerator lacks, and its largest part."""
     need, accelerator = chosen.memory, chosen.setup.accelerator
+    short = show(need.value - limit_bytes, "bytes")
     largest = max(need.parts, key=lambda part: part.value)
     return (
         f"needs {show(need.value, 'bytes')} of {show(limit_bytes, 'bytes')} on each {accelerator.name}, "
-        f"{show(need.value - limit_bytes, 'bytes')} too much; largest part: {largest.name} {show(largest.value, 'bytes')}"
+        f"{short} too much; largest part: {largest.name} {show(largest.value, 'bytes')}"
     )
 
 

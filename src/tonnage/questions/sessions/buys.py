@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
 
 def unit_within(request: Serve, deployment: Deployment, *, unit: Unit) -> tuple[Replica, Steady | None]:
-    """A worker with what it finds again, and the unit of as many of them; None = they do not hold the model."""
+    """
+    A worker with what it finds again, and the steady states of a unit of as many of them; None in their place where a
+    worker does not hold the model.
+    """
 
     def build(lengths: Lengths) -> Replica:
         return replica_of(deployment, lengths)
@@ -86,7 +89,10 @@ def session_costs(
 
 
 def _sizes(request: Serve, found: Candidate, *, model: Model, today: date) -> tuple[CacheSize, ...]:
-    """The option's configuration with less and with more cache, as far as it then meets the objectives."""
+    """
+    The option's configuration with less and with more cache; those that then miss the objectives, or that no offer
+    holds, are left out.
+    """
     fields = request.sessions
     none = replace(request, sessions=SessionFields(reuse=False))
     alone = replace(request, sessions=replace(fields, kv_host_bytes=None, kv_host_bytes_per_s=None))
@@ -128,7 +134,10 @@ def _sizes(request: Serve, found: Candidate, *, model: Model, today: date) -> tu
 
 
 def _capacity(request: Serve, found: Candidate, *, model: Model) -> tuple[Replica, Point | None]:
-    """The replica of the option (or its unit's worker) for a request with another cache, and the most that it takes."""
+    """
+    The replica of the option (or its unit's worker) for a request with another cache, and the most that it takes; None
+    in place of that where it does not fit or misses the objectives.
+    """
     if (unit := found.state.unit) is not None:
         worker, state = unit_within(request, found.replica, unit=unit)
         return worker, state.largest()[0] if state else None
@@ -137,7 +146,10 @@ def _capacity(request: Serve, found: Candidate, *, model: Model) -> tuple[Replic
 
 
 def _routes(request: Serve, option: ServeOption, *, profile: SessionProfile) -> tuple[RouteHits, ...]:
-    """What all replicas find behind each router at the planned peak, block by block."""
+    """
+    Share of prompt tokens that all replicas find behind each router at the planned peak, block by block; empty for one
+    replica, for separate prefill workers and without a rate.
+    """
     from tonnage.simulation.sessions import PrefillCost, Replicas, simulate_sessions
 
     reuse = option.reuse

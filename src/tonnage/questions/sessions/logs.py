@@ -94,7 +94,10 @@ def first_half(trace: Trace) -> Trace:
 
 
 def _curve(trace: Trace, sizes: tuple[int, ...]) -> tuple[HitsAt, ...]:
-    """Hits of the second half: by its blocks, and by sessions fitted to the first."""
+    """
+    Share of the second half's prompt tokens found again, by its blocks, and as sessions fitted to the first half
+    predict (None where that is too short).
+    """
     half = first_half(trace)
     size = trace.hash_tokens or 1
     known = hits_over_size(trace, sizes, since=len(half.sent_s))
@@ -117,7 +120,9 @@ def _curve(trace: Trace, sizes: tuple[int, ...]) -> tuple[HitsAt, ...]:
 def predicted_hits(
     profile: SessionProfile, blocks: int, *, turns_per_s: float, span_s: float, block_tokens: int
 ) -> float:
-    """Hits of the second half of so long a run of drawn sessions, from an empty start; the mean of some runs."""
+    """
+    Hits of the second half of a run of drawn sessions (`span_s` long), from an empty start; the mean of some runs. [-]
+    """
     from tonnage.simulation.sessions import Replicas, simulate_sessions
 
     turns, served = max(2, round(turns_per_s * span_s)), Replicas(block_tokens=block_tokens)
@@ -130,7 +135,10 @@ def predicted_hits(
 
 
 def hits_over_size(trace: Trace, sizes: tuple[int, ...], *, since: int) -> tuple[float, ...]:
-    """Share of the prompt tokens of the requests from `since` on that caches of so many blocks have, which all fill."""
+    """
+    Share of the prompt tokens of the requests from `since` on that caches of so many blocks have; all requests fill
+    them.
+    """
     import numpy as np
 
     from tonnage.simulation.sessions import replay_hits
@@ -307,7 +315,10 @@ def _following(found: Links, sent: Array) -> tuple[Array, Array]:
 
 
 def _survival(follows: Array, watched: Array) -> tuple[Array, Array]:
-    """Kaplan and Meier: at each gap that was seen, the share that has not come back by then."""
+    """
+    Kaplan and Meier: gaps that were seen, and the share that has not come back by each; none and ones where nothing
+    came back.
+    """
     import numpy as np
 
     came = ~np.isnan(follows)
@@ -340,7 +351,7 @@ def _chances(follows: Array, watched: Array, *, turn: Array) -> tuple[float, ...
 
 
 def _gaps(follows: Array, watched: Array) -> Spread:
-    """Seconds to a next turn, of those that have one."""
+    """Distribution of seconds to a next turn, of those that have one; 1 s where nobody has."""
     import numpy as np
 
     at, left = _survival(follows, watched)
@@ -352,7 +363,7 @@ def _gaps(follows: Array, watched: Array) -> Spread:
 
 
 def _spread(values: Array | Sequence[float], *, least: float = 1.0) -> Spread:
-    """The distribution of values by their quantiles."""
+    """The distribution of values, `least` at least, by their quantiles; all at one value where there are none."""
     import numpy as np
 
     if not len(values):

@@ -34,7 +34,7 @@ def cache_line(plan: ServePlan) -> str:
 
 
 def _worth_more(plan: ServePlan, found: SessionCosts) -> CacheSize | None:
-    """The smallest cache beyond the plan's that saves something."""
+    """The smallest cache beyond the plan's that saves something; None where none does."""
     now = plan.options[0].bill.usd_per_hour
     own = next((size.tokens for size in found.sizes if size.now), 0.0)
     larger = [size for size in found.sizes if not size.now and size.tokens > own]

@@ -83,6 +83,7 @@ def simulation_question(asked: Simulation) -> list[str]:
 
 
 def _meters(found: Simulated) -> list[Meter]:
+    """Rates of all replicas, the share that met the objectives, power and cache."""
     meters = [Meter("requests", f"{show(found.requests_per_s or 0.0, 'count')} req/s")]
     if found.goodput_per_s is not None and found.requests_per_s:
         met = found.goodput_per_s / found.requests_per_s
@@ -121,6 +122,7 @@ def _cells(latency: Latency) -> list[str]:
 
 
 def _rates(found: Simulated) -> list[str]:
+    """What was answered, found again, preempted and refused, in lines."""
     said = [
         f"{found.requests:,} requests in {show(found.span_s or 0.0, 's')}: "
         f"{show(found.requests_per_s or 0.0, 'count')}/s, {found.output_tokens_per_s:,.0f} output tokens/s"
@@ -159,6 +161,7 @@ def _fleet(fleet: FleetSeen) -> list[str]:
 
 
 def _over_time(seen: Occupancy) -> list[str]:
+    """Each column of the timeline as a line of bars, with its mean and most."""
     rows = (
         ("running", seen.running, ",.0f"), ("waiting", seen.waiting, ",.0f"), ("cache", seen.cache_share, ".0%"),
         ("tokens/s", seen.output_tokens_per_s, ",.0f"),
@@ -238,6 +241,7 @@ def simulation_charts(found: Simulated) -> tuple[Chart | None, ...]:
 
 
 def _latency_chart(found: Simulated) -> Chart | None:
+    """Percentiles of each latency; None where nothing was answered."""
     values = [
         (METRICS[name].title, percentile, seconds)
         for name in ("ttft_s", "tpot_s", "itl_s", "e2e_s")
@@ -268,6 +272,7 @@ def _latency_chart(found: Simulated) -> Chart | None:
 
 
 def _occupancy_chart(found: Simulated) -> Chart | None:
+    """Requests running and waiting, and the share of the cache in use, over time; None without a timeline."""
     seen = found.occupancy
     if seen is None or len(seen.at_s) < 2:
         return None

@@ -105,7 +105,7 @@ def _lines_of(kind: Any) -> str:
 
 
 def scaling_of(asked: Simulation, at: Deployment) -> tuple[Scaling | None, tuple[str, ...]]:
-    """The autoscaler as the engine takes it, and what was taken for granted of a start."""
+    """The autoscaler as the engine takes it, None without one, and what was taken for granted of a start."""
     from tonnage.simulation.router import Scaling
 
     given = asked.scaling
@@ -209,7 +209,10 @@ def _run(
     scaling: Scaling | None,
     watch: Callable[[int, int], None] | None,
 ) -> tuple[Run, int]:
-    """The run, and how many equal ones the whole is: clients are divided evenly, a rate goes through the router."""
+    """
+    The run, and how many equal ones the whole is: clients are divided evenly (one replica is simulated for all), a rate
+    goes through the router (all are simulated).
+    """
     if asked.replicas < 1:
         raise BadRequest(f"replicas: {asked.replicas} must be at least 1")
     clients = asked.traffic.concurrency
@@ -220,7 +223,7 @@ def _run(
 
         found = one(
             replica,
-            requests=_share(requests, asked.replicas),
+            requests=_one_of_replicas(requests, asked.replicas),
             clients=math.ceil(clients / asked.replicas) if clients else None,
             watch=watch,
         )
@@ -240,10 +243,10 @@ def _run(
 
 def _with_block_names(run: Run, at: Deployment, replica: ReplicaArrays, *, requests: Requests) -> Requests | None:
     """
-    The same requests with names for their blocks, where that matters: somebody was preempted under a prefix cache.
+    The same requests with names for their blocks, where that matters: somebody was preempted under a prefix cache. What
+    was computed is found again unless it has been overwritten since, a fifth of the first tokens of a real log.
 
-    What was computed is found again unless it has been overwritten since, a fifth of the first tokens of a real log.
-    Absent where it does not matter, or where it would take minutes.
+    None where it does not matter, where requests have names or cached tokens already, or where it would take minutes.
     """
     if run.partial or not run.preempted.any() or not at.engine.prefix_caching or replica.limits.reserve_output:
         return None
@@ -256,7 +259,7 @@ def _with_block_names(run: Run, at: Deployment, replica: ReplicaArrays, *, reque
     return with_own_blocks(requests, replica.limits.block_tokens)
 
 
-def _share(requests: Requests, replicas: int) -> Requests:
+def _one_of_replicas(requests: Requests, replicas: int) -> Requests:
     """What one of several replicas gets when they take turns."""
     import numpy as np
 
@@ -282,6 +285,10 @@ def _case(asked: Simulation, traffic: Traced, layout: Layout) -> ServeCase:
 
 
 def _replica(asked: Simulation, at: Deployment, traffic: Traced) -> ReplicaArrays:
+    """
+    A replica as the simulator takes it; its times are for as many requests in flight as clients or, where measurements
+    of the stack count, the rate bring.
+    """
     options = {**asked.scheduler, "longest": traffic.longest}
     if traffic.hash_tokens:
         options["block_tokens"] = traffic.hash_tokens

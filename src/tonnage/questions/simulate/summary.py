@@ -33,7 +33,7 @@ LATENCIES: Final = ("ttft_s", "tpot_s", "e2e_s")
 def summary_of(
     asked: Simulation, at: Deployment, *, replica: ReplicaArrays, traffic: Traced, run: Run, copies: int
 ) -> Simulated:
-    """The answer of a run that stands for so many equal ones."""
+    """The answer of a run that stands for `copies` equal ones: rates are of all of them."""
     import numpy as np
 
     basis = at.basis_on(replica.rung)
@@ -62,7 +62,7 @@ def summary_of(
     span = float(np.nanmax(last) - sent[0])
     means = Lengths(prompt_tokens=traffic.prompt_mean, output_tokens=traffic.output_mean)
     errors = _errors(asked, at, replica=replica, run=run, lengths=means)
-    capacity, partial = _looked_for(asked, replica, traffic=traffic, partial=run.partial)
+    capacity, partial = _capacity_of(asked, replica, traffic=traffic, partial=run.partial)
     found = Simulated(
         schema=SIMULATE_SCHEMA,
         sentence="",
@@ -75,7 +75,7 @@ def summary_of(
         span_s=span,
         ttft_s=_latency(run.ttft_s, errors, "ttft_s"),
         tpot_s=_latency(run.tpot_s, errors, "tpot_s"),
-        itl_s=_gaps(run),
+        itl_s=_itl(run),
         e2e_s=_latency(run.e2e_s, errors, "e2e_s"),
         queue_s=_latency(run.started_s - sent),
         requests_per_s=count / span * copies,
@@ -112,7 +112,10 @@ def _board_w(asked: Simulation, at: Deployment, *, run: Run, rate_per_s: float) 
 
 
 def _errors(asked: Simulation, at: Deployment, *, replica: ReplicaArrays, run: Run, lengths: Lengths) -> ErrorModel:
-    """As sure as the same load in the steady state: by what is in flight, and by the queue that a rate builds."""
+    """
+    How sure the numbers are: as the same load in the steady state is, by what is in flight, and by the queue that a
+    rate builds.
+    """
     import numpy as np
 
     clients = asked.traffic.concurrency
@@ -127,6 +130,7 @@ def _errors(asked: Simulation, at: Deployment, *, replica: ReplicaArrays, run: R
 
 
 def _latency(values: Any, errors: ErrorModel | None = None, name: str = "") -> Latency | None:
+    """Mean and percentiles of values with the error model's bounds of the mean; None where there are none."""
     found = summary(values)
     if found is None:
         return None
@@ -142,7 +146,8 @@ def _latency(values: Any, errors: ErrorModel | None = None, name: str = "") -> L
     )
 
 
-def _gaps(run: Run) -> Latency | None:
+def _itl(run: Run) -> Latency | None:
+    """Inter-token latency by its histogram; None where no request has a second token."""
     import numpy as np
 
     from tonnage.simulation.loop_state import GAP_LEAST, GAP_RATIO
@@ -157,6 +162,7 @@ def _gaps(run: Run) -> Latency | None:
 
 
 def _goodput(asked: Simulation, run: Run, span: float, copies: int) -> float | None:
+    """Requests per second that meet every objective, of all copies; None without objectives."""
     slo = asked.slo
     if slo is None or span <= 0:
         return None
@@ -164,7 +170,7 @@ def _goodput(asked: Simulation, run: Run, span: float, copies: int) -> float | N
 
 
 def _objectives_met(asked: Simulation, run: Run) -> bool | None:
-    """Whether each objective holds at its percentile."""
+    """Whether each objective holds at its percentile; None without objectives."""
     import numpy as np
 
     slo = asked.slo
@@ -183,6 +189,7 @@ def _replicas(asked: Simulation, copies: int) -> int:
 
 
 def _occupancy(run: Run, limits: Limits, *, replicas: int) -> Occupancy | None:
+    """The timeline thinned out, of all replicas of the run together; None where none was kept."""
     line = run.timeline
     if not len(line.at_s):
         return None
@@ -212,7 +219,7 @@ def _fleet(asked: Simulation, run: Run) -> FleetSeen | None:
     )
 
 
-def _looked_for(
+def _capacity_of(
     asked: Simulation, replica: ReplicaArrays, *, traffic: Traced, partial: bool
 ) -> tuple[CapacityFound | None, bool]:
     """The capacity, and whether the answer is partial: who breaks off the search keeps the run before it."""
@@ -241,6 +248,7 @@ def _looked_for(
 
 
 def _sentence(asked: Simulation, found: Simulated) -> str:
+    """Whether the objectives hold, the tails, and the capacity where it was asked for."""
     parts = []
     for name, latency in (("TTFT", found.ttft_s), ("TPOT", found.tpot_s)):
         if latency is not None and latency.p95 is not None:

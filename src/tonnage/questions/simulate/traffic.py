@@ -52,7 +52,7 @@ def traffic_of(asked: SimulationTraffic) -> Traced:
     """
     _check(asked)
     if asked.trace is not None:
-        return _logged(asked)
+        return _logged_traffic(asked)
     # Clients, bursts and hours of a day have times of their own, which sessions would contradict.
     plain = asked.process != "poisson" or asked.shape is not None or asked.hours or asked.cached_share > 0.0
     sessions = session_profile(asked.profile) if asked.reuse and asked.rate_per_s and not plain else None
@@ -60,6 +60,7 @@ def traffic_of(asked: SimulationTraffic) -> Traced:
 
 
 def _check(asked: SimulationTraffic) -> None:
+    """Refuses a traffic without exactly one source of lengths, without a load, or with what contradicts."""
     sources = [name for name in ("profile", "trace", "prompt_tokens") if getattr(asked, name) is not None]
     if len(sources) != 1:
         what = " and ".join(sources) + " contradict" if sources else "no lengths are given"
@@ -87,6 +88,9 @@ def _check(asked: SimulationTraffic) -> None:
 
 
 def _draw_traffic(asked: SimulationTraffic) -> Traced:
+    """
+    Requests drawn from a profile or around stated lengths, their times by the arrival process (all 0 for clients).
+    """
     import numpy as np
 
     rng, n = arrivals.random(asked.seed), asked.num_requests or USUAL_REQUESTS
@@ -98,8 +102,8 @@ def _draw_traffic(asked: SimulationTraffic) -> Traced:
         output = _by_quantiles(rng, n, found.output_quantiles, lengths.output_tokens)
         notes.append(f"lengths as in {found.source}" + ("" if found.prompt_quantiles else ": means only, all alike"))
     else:
-        prompt = _around(rng, n, asked.prompt_tokens or 1.0, asked.length_spread)
-        output = _around(rng, n, asked.output_tokens or 1.0, asked.length_spread)
+        prompt = _drawn_around(rng, n, asked.prompt_tokens or 1.0, asked.length_spread)
+        output = _drawn_around(rng, n, asked.output_tokens or 1.0, asked.length_spread)
     sent = np.zeros(n) if asked.concurrency else _times(asked, rng, notes=notes, n=n)
     sent = _shape_times(asked, sent, notes)
     requests = requests_of(
@@ -178,7 +182,9 @@ def _shape_times(asked: SimulationTraffic, sent: Any, notes: list[str]) -> Any:
 
 
 def scaled_lengths(requests: Requests, *, prompt_tokens: float, output_tokens: float) -> Requests:
-    """The same requests with their lengths stretched to these means. [tokens]"""
+    """
+    The same requests with their lengths stretched to these means; a mean within 5 % is left as it was drawn. [tokens]
+    """
     import numpy as np
 
     def to(lengths: Any, mean: float) -> Any:
@@ -200,19 +206,22 @@ def _build_traced(requests: Requests, **more: Any) -> Traced:
 
 
 def _by_quantiles(rng: np.random.Generator, n: int, quantiles: tuple[tuple[float, float], ...], mean: float) -> Any:
+    """Lengths drawn by a profile's quantiles; all at the mean where it has none. [tokens]"""
     if not quantiles:
         return arrivals.fixed_lengths(n, mean)
     shares, tokens = zip(*quantiles, strict=True)
     return arrivals.draw_lengths(rng, n, quantiles=arrivals.Quantiles(shares, tokens, mean))
 
 
-def _around(rng: np.random.Generator, n: int, tokens: float, spread: tuple[float, float] | None) -> Any:
+def _drawn_around(rng: np.random.Generator, n: int, tokens: float, spread: tuple[float, float] | None) -> Any:
+    """Lengths drawn within a spread around a number; all alike without one. [tokens]"""
     if spread is None:
         return arrivals.fixed_lengths(n, tokens)
     return arrivals.spread_lengths(rng, n, nominal=tokens, spread=spread)
 
 
 def _times(asked: SimulationTraffic, rng: np.random.Generator, *, notes: list[str], n: int) -> Any:
+    """Times of arrivals by the process that is asked for, at the mean rate. [s]"""
     import numpy as np
 
     rate = asked.rate_per_s or 1.0
@@ -237,7 +246,8 @@ def _times(asked: SimulationTraffic, rng: np.random.Generator, *, notes: list[st
     return arrivals.poisson(rng, n, rate_per_s=rate)
 
 
-def _logged(asked: SimulationTraffic) -> Traced:
+def _logged_traffic(asked: SimulationTraffic) -> Traced:
+    """Requests of a log as they were, stretched to a stated rate; the first of them where a number is asked for."""
     import numpy as np
 
     trace = read_trace(find_trace(str(asked.trace)), limit=asked.num_requests or MAX_REQUESTS + 1)
@@ -269,7 +279,10 @@ def _logged(asked: SimulationTraffic) -> Traced:
 
 
 def full_blocks(trace: Trace, prompt: Any) -> tuple[Any, Any] | None:
-    """Ids of whole blocks only: the last, partly filled one is never found again."""
+    """
+    Offsets and ids of whole blocks only: the last, partly filled one is never found again. None where the log has no
+    ids.
+    """
     import numpy as np
 
     if not trace.hash_tokens:
