@@ -139,7 +139,10 @@ def _fill_settings(
     additions: Additions,
     saturated: bool = False,
 ) -> tuple[Served, ServedOption]:
-    """A plan and its option with every engine setting filled in, and what is known of the checkpoint."""
+    """
+    A plan and its option with every engine setting filled in, and what is known of the checkpoint; the option as it is
+    where the model cannot be resolved here.
+    """
     if model is None:
         return replace(plan, model=facts), option
     kept = option.configuration.precision.experts is not None
@@ -215,7 +218,9 @@ def _as_plain(found: msgspec.Struct, plain: msgspec.Struct) -> bool:
 
 
 def _shape(model: Model) -> dict[str, int | bool]:
-    """The widths of a decoder of like layers, by Megatron-LM's names; empty for any other network."""
+    """
+    The widths of a decoder of equal layers, by Megatron-LM's names; empty for a network that its flags cannot say.
+    """
     group = model.layers[-1] if model.layers else None
     like = group is not None and all(replace(other, count=group.count) == group for other in model.layers)
     if group is None or not like or not isinstance(group.mixer, Attention) or group.hidden_size:

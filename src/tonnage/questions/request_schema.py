@@ -53,7 +53,10 @@ def _of_kind(kind: str) -> dict[str, Any]:
 
 
 def _properties(struct: type[msgspec.Struct], taken: Group | None = None) -> dict[str, Any]:
-    """What may stand in a request or a group: its fields, then its groups and lists of groups."""
+    """
+    What may stand in a request or a group: its fields (of a group those that it takes), then its groups and lists of
+    groups.
+    """
     fields = {
         field.name: property_of(field) for field in request_fields(struct) if taken is None or taken.takes(field.name)
     }

@@ -150,7 +150,10 @@ def _sentence(running: Running, sides: ServeSides | TrainSides, saving: Saving |
 
 
 def _does_the_same(today: Configuration | TrainConfiguration, better: Configuration | TrainConfiguration) -> str:
-    """What the better one does, and which formats of fewer bits it needs for that: those change what is answered."""
+    """
+    Whether the better one does the same, or carries the same load with formats of fewer bits, which change what is
+    answered.
+    """
     if not isinstance(today, Configuration) or not isinstance(better, Configuration):
         return "does the same"
     before, after = today.precision, better.precision

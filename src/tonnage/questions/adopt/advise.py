@@ -337,7 +337,10 @@ def _calibrations(
 
 
 def _upgrade(upgrade: str, serve: Serve, made: Started, now: State, *, today: date) -> Action:
-    """What another release of the engine is expected to change, and a canary that tests it."""
+    """
+    What another release of the engine is expected to change, without the service's own calibration, and a canary that
+    tests it; refuses a release that is not known.
+    """
     engine = made.configuration.engine
     name, _, version = upgrade.partition("@")
     newer = replace(engine, version=version)

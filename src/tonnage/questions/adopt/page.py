@@ -79,7 +79,10 @@ def _today_and_better(answer: Adoption) -> Table:
 
 
 def _better(answer: Adoption) -> list[tuple[str, Any]]:
-    """The better plan's first option, and its best on today's accelerators where that is another."""
+    """
+    The better plan's first option, the best at today's provider where that saves too, and the best on today's
+    accelerators where it is another; empty without a better plan.
+    """
     if answer.better is None or not answer.better.options:
         return []
     options = answer.better.options

@@ -179,7 +179,10 @@ def _model(request: Adopt, running: Running, additions: Additions) -> tuple[Mode
 def _request(
     request: Adopt, running: Running, model: Model, name: str, *, accelerator: str, assumed: list[str]
 ) -> Serve:
-    """The load and the objectives, as stated or assumed; without a rate where none is stated."""
+    """
+    The load and the objectives, as stated or assumed; without a rate where none is stated. Refuses lengths beyond what
+    the server takes.
+    """
     profile = traffic.profile(request.profile or "chat").lengths
     if request.prompt_tokens and request.output_tokens:
         lengths = Lengths(prompt_tokens=request.prompt_tokens, output_tokens=request.output_tokens)

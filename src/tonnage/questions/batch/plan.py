@@ -275,7 +275,7 @@ def _size_run(request: Batch, at: Candidate) -> JobRun | Verdict:
 
 
 def _chance(request: Batch, at: Candidate, instances: int) -> float | None:
-    """That so many instances keep deadline and budget, which one error of the rate decides; None without either."""
+    """That so many instances keep deadline and budget, which one error of the rate decides; None without either. [-]"""
     if request.deadline_s is None and request.budget_usd is None:
         return None
 

@@ -186,7 +186,7 @@ def _place(place: int, _: float) -> float:
 
 
 def _before_run(request: Budget, run: AffordableRun | AffordableTune) -> FirstMeasurement:
-    """Whether the run stays within the budget, by the speed of its step."""
+    """The measurement that would settle whether the run stays within the budget: the speed of its step."""
     rate = run.tokens / run.wall_s
     most, least = run.cost.high or run.cost.value, run.cost.low or run.cost.value
     low, high = (rate * run.cost.value / end for end in (most, least))
@@ -283,7 +283,10 @@ def largest_rate(price: Price, budget_usd_per_h: float = 0.0) -> tuple[ServeOpti
 
 
 def _price_service(request: Budget, model: str, *, additions: Additions, today: date) -> tuple[Serve, Price, Price]:
-    """The service of one model, and what a rate of it costs within the budget: as its seller states, or as anybody."""
+    """
+    The service of one model, and two functions from a rate [1/s] to its cheapest sure option within the budget: at a
+    price that its seller states, or at anybody's.
+    """
     assert request.serve is not None
     serve = replace(request.serve, model=model, quick=True, budget_usd_per_h=request.usd_per_h)
 

@@ -72,7 +72,10 @@ def check(baseline: Plan, fresh: Plan, *, tolerance: float = DEFAULT_TOLERANCE) 
 
 
 def figures(plan: Comparable) -> Iterator[Figure]:
-    """What is compared, in the order it is told."""
+    """
+    What is compared of a plan, in the order it is told: its model and leading option; without options whether it is
+    feasible and the model alone.
+    """
     yield "feasible", "", "yes" if plan.feasible else "no", None
     yield "model", "", str(plan.model.get("id", plan.request.model)), None
     if not plan.options:
@@ -174,7 +177,10 @@ def verify_asked() -> None:
 
 
 def _from_its_data(found: Verification, path: str, *, additions: Additions) -> Verification:
-    """The plan made again from the data that it names; as it was where that data is not on this machine."""
+    """
+    The verification repeated with the data that the plan names, in a process of its own; as it was where that data is
+    not on this machine or the process fails.
+    """
     release = release_of(found.data_before)
     if release is None:
         return found

@@ -201,7 +201,7 @@ def _best(values: tuple[float | str | None, ...], more_is_worse: bool | None) ->
 
 
 def figures_of(found: Simulated, accelerators: int) -> Iterator[Figure]:
-    """What is compared of a simulation, in the order it is told."""
+    """What is compared of a simulation, in the order it is told: rates are of all its accelerators."""
     yield "runs", "", "yes" if found.fits else "no", None
     yield "accelerators", "count", float(accelerators), True
     if found.slo_met is not None:

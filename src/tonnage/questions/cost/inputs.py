@@ -49,7 +49,10 @@ def rent_or_buy_request(values: Mapping[str, Any], *, additions: Additions = cat
 
 
 def _server(name: str, additions: Additions) -> OwnedServer:
-    """The machine of that name; else the usual machine of the accelerator of that name, or one without a price."""
+    """
+    The machine of that name; else the usual machine of the accelerator of that name, or one of a single accelerator
+    without a price; refuses other names.
+    """
     servers = catalog.servers()
     if name in servers:
         return servers[name]
@@ -115,7 +118,10 @@ def inputs_of(request: RentOrBuyRequest, server: OwnedServer) -> tuple[Input, ..
 
 
 def _usual_inputs(server: OwnedServer, country: str) -> dict[str, Callable[[], Band]]:
-    """Where each number of an `OwnedMachine` comes from, for a server and a country."""
+    """
+    What gives each number of an `OwnedMachine` that the request leaves open, by name; called only for those, for some
+    refuse.
+    """
     office = server.place == "office"
     return {
         "accelerators": lambda: (float(server.count), None, None, "the machine", "high", ""),
@@ -245,8 +251,8 @@ def _repair() -> Band:
 
 def _product_band(value: float, *factors: tuple[OwnedParameter, float]) -> tuple[float, float]:
     """
-    The band of a product of rows, each to its power (1 or -1): their ratios to the middle, added in squares as
-    logarithms.
+    The low and high end of a product of rows, each to its power (1 or -1), in the unit of `value`: their ratios to the
+    middle, added in squares as logarithms.
     """
     down = up = 0.0
     for row, power in factors:

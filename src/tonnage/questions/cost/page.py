@@ -199,7 +199,10 @@ def cost_charts(answer: RentOrBuy) -> tuple[Chart | None, ...]:
 
 
 def _break_even_chart(answer: RentOrBuy) -> Chart | None:
-    """Cost of an hour of useful work, owned and rented, over utilisation."""
+    """
+    Cost of an hour of useful work of one accelerator, owned and rented, over utilisation; None without rents, and where
+    `_owned_line` finds no line.
+    """
     hourly = _owned_line(answer)
     rents = _distinct(answer.rents)
     if hourly is None or not rents:

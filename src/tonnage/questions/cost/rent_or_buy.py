@@ -135,7 +135,10 @@ def _per_used_hour(request: RentOrBuyRequest, machine: OwnedMachine, ends: tuple
 def _tornado(
     request: RentOrBuyRequest, machine: OwnedMachine, ends: tuple[End, ...], *, reference: Rent | None
 ) -> tuple[Swing, ...]:
-    """What each input does alone, the widest first; the last of equal width keep the order of the inputs."""
+    """
+    What each input does alone to the cost of a used hour and to the break-even with `reference`, the widest first; then
+    what a fall of rents does.
+    """
 
     def at(end: OwnedMachine, decline: float | None = None) -> tuple[float, float | None]:
         fall = request.rent_decline if decline is None else decline

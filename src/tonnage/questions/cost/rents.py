@@ -131,8 +131,8 @@ def _interval(
     rent: Rent, middle: float | None, band: tuple[OwnedMachine, ...], request: RentOrBuyRequest
 ) -> tuple[float | None, float | None]:
     """
-    The interval of the break-even; open above where one of the machines never breaks even, and absent for prepaid
-    prices.
+    The interval of the break-even as shares of hours [-]; open above where one of the machines never breaks even, and
+    absent for prepaid prices and a rent that owning never meets.
     """
     if middle is None or rent.paid == "always":
         return None, None

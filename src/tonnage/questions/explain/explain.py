@@ -244,7 +244,10 @@ def case_of_option(plan: Plan, rank: int) -> ServeCase | None:
 
 
 def _training(plan: TrainPlan, option: TrainOption, rank: int, additions: Additions) -> Breakdown:
-    """The step of an option, rebuilt from its degrees; what the rebuilding misses is a part of its own."""
+    """
+    The step of an option, rebuilt from its degrees; what the rebuilding misses is a part of its own. Where it cannot be
+    rebuilt, a note says why.
+    """
     from tonnage.questions.predict.training import step_numbers
 
     label = f"option {rank}: {option.configuration.label(part_name)}"

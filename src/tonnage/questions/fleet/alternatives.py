@@ -108,7 +108,10 @@ class Beside(NamedTuple):
 
 
 def alternatives(beside: Beside) -> tuple[Other, ...]:
-    """The cheapest of one kind of accelerator, with a kind less, at one provider, without spot or commitments."""
+    """
+    The cheapest fleets of one kind of accelerator, without the least used kind, at one provider, without spot, without
+    commitments, and without the loss of a failure domain: each only where the answer has what it leaves out.
+    """
     asked, fleet = beside.found.asked, beside.found.fleet
     kinds = kinds_of(asked, fleet)
     found: list[Other | None] = [_of_one_kind(beside, kinds)]
@@ -193,7 +196,10 @@ def _solve_condition(beside: Beside, narrowed: FleetContext) -> Fleet:
 
 
 def _of_one_kind(beside: Beside, used: list[str]) -> Other:
-    """The cheapest fleet with one kind of accelerator; hosts without any may stand beside it."""
+    """
+    The cheapest fleet with one kind of accelerator, of a few kinds looked at; hosts without any may stand beside it.
+    Its row says what the next kinds cost.
+    """
     asked = beside.found.asked
     served: dict[str, set[int]] = {}
     for candidate in asked.chances:

@@ -96,7 +96,7 @@ class Candidate(Record, kw_only=True):
 
     def firm(self, workload: FleetWorkload, confidence: float) -> tuple[float, ...]:
         """
-        What a replica carries of each bucket with a confidence. [1/s]
+        What a replica carries of each bucket alone with a confidence, without headroom. [1/s]
 
         One error holds for all replicas of it and for all buckets: it is the quantile of their capacities together.
         """

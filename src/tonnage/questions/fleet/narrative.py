@@ -115,7 +115,10 @@ def _beside_use(usd: float, months: float) -> str:
 
 
 def replicas_of(solution: Solution) -> tuple[PoolReplicas, ...]:
-    """Replicas of each workload on each kind of instance."""
+    """
+    Replicas of each workload on each kind of instance, in the order of the workloads: when they stand, what one
+    carries, and what they get.
+    """
     asked, problem = solution.asked, solution.problem
     found = []
     for (w, firm), counts in solution.fleet.replicas.items():
@@ -235,7 +238,7 @@ def _serving(candidate: Candidate | None) -> Configuration | None:
 
 
 def _needs(candidate: Candidate, held: Stock, *, infer: Infer | None) -> tuple[HostNeed, ...]:
-    """Of one instance full of such replicas; machines of one's own are the owner's business where nothing is said."""
+    """What one instance full of such replicas must bring; empty for training."""
     weights = candidate.memory.weights
     if infer is not None:
         per = held.offer.count / candidate.share
@@ -268,7 +271,7 @@ def kinds_of(asked: FleetContext, fleet: Fleet) -> list[str]:
 
 def _carries(solution: Solution, *, w: int, firm: bool) -> tuple[float, ...]:
     """
-    Of each bucket, the share of the period's requests that one kind of replica (way `w`, firm or spot) gets; of one
+    Of each bucket, the share of the period's requests that one kind of replica (way `w`, firm or spot) gets [-]; of one
     bucket, by capacity.
     """
     problem, fleet, way = solution.problem, solution.fleet, solution.problem.ways[w]

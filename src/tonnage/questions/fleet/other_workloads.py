@@ -72,7 +72,10 @@ PRECISE: Final = 1e-4
 def sample_candidates(
     request: FleetRequest, number: int, *, held: tuple[Stock, ...], additions: Additions
 ) -> tuple[list[Candidate], list[Infeasible], int]:
-    """What each kind of accelerator and slice carries, why others cannot, and how many were looked at."""
+    """
+    What each kind of accelerator and slice carries of a workload's samples in each format, why others cannot, and how
+    many were looked at.
+    """
     workload = request.workloads[number]
     asked = workload.infer
     assert asked is not None
@@ -246,7 +249,10 @@ def run_stock(held: tuple[Stock, ...], request: FleetRequest) -> tuple[Stock, ..
 def run_candidates(
     request: FleetRequest, number: int, *, held: tuple[Stock, ...], additions: Additions, today: date
 ) -> tuple[list[Candidate], list[InfeasibleRun], int]:
-    """What each count of each accelerator does of a workload's runs, why others cannot, and how many were looked at."""
+    """
+    What each count of each accelerator does of a workload's runs, why others cannot, and how many were looked at.
+    Counts that cost far more than the best at best are left out without a reason, but for own machines.
+    """
     workload = request.workloads[number]
     run = workload.run
     assert run is not None
@@ -347,7 +353,7 @@ def _surely_s(option: TrainOption, *, confidence: float, limit_s: float | None) 
 
 
 def _undominated(found: list[Candidate]) -> list[Candidate]:
-    """Without counts that are no faster than a smaller one of the same site."""
+    """The candidates without counts that are no faster than a smaller one on the same offers."""
     return [
         one
         for one in found
@@ -369,7 +375,10 @@ def _limit_s(workload: FleetWorkload) -> float:
 
 
 def runs_of(solution: Solution) -> tuple[FleetRun, ...]:
-    """Each workload of runs: how it is arranged, how long one takes of its own, and how surely it ends in time."""
+    """
+    Each workload of runs as the fleet does it: how one is arranged, the time it takes and the hours it has, and the
+    chance that it ends in them.
+    """
     found = []
     problem = solution.problem
     for number, workload in enumerate(solution.asked.request.workloads):

@@ -118,7 +118,7 @@ def _sure(plan: FleetPlan, check: FleetCheck) -> str:
 
 
 def _surer(plan: FleetPlan) -> list[str]:
-    """The confidence asked for, and what ten more points of it cost."""
+    """The confidence asked for, and what more of it costs; empty where that was not looked for."""
     if plan.surer is None or plan.bill is None:
         return []
     asked = {w.confidence for w in plan.request.workloads if w.filters is not None}
@@ -133,7 +133,7 @@ def _surer(plan: FleetPlan) -> list[str]:
 
 
 def _meters(plan: FleetPlan) -> list[Meter]:
-    """Every workload in its hardest hour, as simulated."""
+    """Each workload in its hardest hour as checked, runs of training, and how many failures hold."""
     meters = []
     normal = [check for check in plan.checks if not check.lost]
     for check in normal[:ROWS]:
@@ -353,7 +353,7 @@ def fleet_charts(plan: FleetPlan) -> tuple[Chart | None, ...]:
 
 
 def _by_hour(plan: FleetPlan) -> Chart | None:
-    """Instances that stand in each hour of the day or the week, on top of each other."""
+    """Instances that stand in each hour of the day or the week, on top of each other; None where none do."""
     if not plan.instances:
         return None
     values = [
@@ -394,7 +394,7 @@ def _by_hour(plan: FleetPlan) -> Chart | None:
 
 
 def _bill_chart(plan: FleetPlan) -> Chart | None:
-    """Lines of the bill of one month, the largest first."""
+    """Lines of the bill of one month, the largest first; None without a bill."""
     if plan.bill is None or not plan.bill.parts:
         return None
     parts = sorted(plan.bill.parts, key=lambda part: -part.value)[:MOST_LINES]

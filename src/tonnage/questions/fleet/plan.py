@@ -226,7 +226,10 @@ def _rises(one: Way, was: Way) -> bool:
 
 
 def _settle(asked: FleetContext) -> Solution:
-    """The fleet whose replicas are simulated, as often raised as its objectives need; the last one when none does."""
+    """
+    The cheapest fleet with its checks; where an objective is missed, the loads of those workloads are raised and a
+    fleet is sought again, a few times. The last feasible one, whether or not all objectives hold.
+    """
     solution = _solve(asked)
     for again in range(RAISES + 1):
         if asked.request.quick or not solution.fleet.feasible or stop_asked():
@@ -305,7 +308,10 @@ def _of_these_kinds(asked: FleetContext, kinds: Iterable[str]) -> Solution | Non
 
 
 def _solve(asked: FleetContext) -> Solution:
-    """The cheapest fleet, all of whose replicas are simulated."""
+    """
+    The cheapest fleet, all of whose replicas are simulated: what it runs unsimulated is simulated and the programme
+    solved again, a few times at most. A quick plan simulates nothing.
+    """
     earlier: Solution | None = None
     quick, looking = asked.request.quick, True
     for again in range(ROUNDS):
@@ -379,7 +385,10 @@ def _answer(base: FleetPlan, solution: Solution, *, beside: tuple[FleetAlternati
 def _rejections(
     request: FleetRequest, missed: Misses, found: list[Candidate], excluded: tuple[Rejection, ...]
 ) -> tuple[Rejection, ...]:
-    """One line for each workload and accelerator that serves it in no configuration."""
+    """
+    One line for each workload and accelerator that serves it in no configuration, with the nearest miss; then what the
+    filters exclude, but for names that the request gives.
+    """
     lines: list[Rejection] = []
     for number, misses in missed.items():
         able = {candidate.site.accelerator.id for candidate in found if candidate.workload == number}

@@ -186,7 +186,10 @@ def _sample_workload(
     zones: int,
     additions: Additions,
 ) -> FleetWorkload:
-    """Samples through a network that decodes no text, from the fields of `plan infer`."""
+    """
+    Samples through a network that decodes no text, from the fields of `plan infer`; refuses fields of other kinds of
+    workload.
+    """
     own = {field.name for field in fields_of(Infer)}
     known = own | {*_SHAPED, "name", "kind", "spot_share", "survives", "spare_replicas", "slices"}
     if stray := [key for key in given if key not in known]:
@@ -213,7 +216,10 @@ def _run_workload(
     shared: Mapping[str, Any],
     additions: Additions,
 ) -> FleetWorkload:
-    """Runs of training, from the fields of `plan train` or `plan finetune`, how often and in which hours."""
+    """
+    Runs of training, from the fields of `plan train` or `plan finetune`, how often and in which hours; without
+    `every_run` one follows the other at its deadline.
+    """
     struct, read = (Train, train_request) if given["kind"] == "train" else (FineTune, finetune_request)
     own = {field.name for field in fields_of(struct)} & {field.name for field in fields_of(FleetWorkload)}
     known = own | {"name", "kind", "every_run", "window"}

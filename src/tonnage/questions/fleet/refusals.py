@@ -136,7 +136,10 @@ def _bucket_lacks(workload: FleetWorkload, mine: list[Candidate], bucket: int) -
 
 
 def what_stops(asked: FleetContext) -> Verdict:
-    """The limit without which a fleet would carry the load, and by how much it is short."""
+    """
+    The limit without which a fleet would carry the load, and by how much it is short: a quota, the loss of a domain,
+    spot alone, the confidence, then all quotas together.
+    """
     problem, _ = problem_of(asked)
     own = {f"{one.count} of {one.name}" for one in asked.request.own}
     rented = [quota for quota in problem.quotas if quota.name not in own]
@@ -202,8 +205,8 @@ def _quota_verdict(name: str, most: float, need: float) -> Verdict:
 
 def _fewest_slots(problem: FleetProblem, quotas: tuple[Quota, ...]) -> float | None:
     """
-    The fewest slots at once, of those that count against `quotas` (left out of `problem`), that carry the load; None
-    where it cannot be carried.
+    The fewest slots (accelerators) at once, of those that count against `quotas` (left out of `problem`), that carry
+    the load; None where it cannot be carried.
     """
     counted = {
         (m, term.name)

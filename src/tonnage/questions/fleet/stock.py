@@ -126,7 +126,10 @@ def sites_for(held: Iterable[Stock], number: int) -> list[Site]:
 
 
 def machine_of(held: Stock, *, weight_bytes: float) -> Machine:
-    """The machine as the programme takes it; it is paid from the order to the first token of weights of that size."""
+    """
+    The machine as the programme takes it; it is paid from the order to the first token of weights of that size, own
+    machines without a start.
+    """
     offer = held.offer
     start_s = 0.0 if held.own else cold_start(weight_bytes=weight_bytes, provider=offer.provider).total_s
     terms = (
@@ -242,7 +245,10 @@ def _cheapest(offers: list[Offer], terms: tuple[str, ...], *, places: int) -> li
 
 
 def _hosts(found: list[Stock], terms: tuple[str, ...]) -> list[Stock]:
-    """Of machines without an accelerator, those whose cores are cheapest on some term, for each who may use them."""
+    """
+    The machines, those without an accelerator only where their cores are the cheapest on some term for each who may use
+    them.
+    """
     kept = [one for one in found if not one.host_only]
     hosts = [one for one in found if one.host_only]
     for users in dict.fromkeys(one.users for one in hosts):

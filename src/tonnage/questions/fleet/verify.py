@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def simulate(asked: FleetContext, *, names: set[str]) -> FleetContext:
-    """The same with the candidates of the names simulated, each once, and what that says of the others."""
+    """The context with candidates of those names simulated, each once; samples and training stay as they are."""
     done: dict[str, Candidate] = {}
     for candidate in asked.chances:
         # What carries samples or trains has no requests of prompts and answers to play.
@@ -55,7 +55,7 @@ def simulate(asked: FleetContext, *, names: set[str]) -> FleetContext:
 
 
 def _with_simulation(asked: FleetContext, candidate: Candidate) -> Candidate:
-    """The candidate with simulated capacities in place of the mean field's."""
+    """The candidate with simulated capacities of each bucket alone, 0 where a lone request misses."""
     from tonnage.questions.serve.capacity_search import search_capacity
 
     workload = asked.request.workloads[candidate.workload]
@@ -185,7 +185,7 @@ def _groups_at(
 
 
 def _dealt_anew(groups: list[Group], workload: FleetWorkload) -> list[Group]:
-    """The groups with requests dealt so that the busiest of them is as little busy as may be."""
+    """The groups with shares of the requests that keep the busiest of them least busy."""
     several = len(workload.buckets)
     if several == 1 or len(groups) < 2:
         return groups
@@ -270,9 +270,9 @@ def _standing(solution: Solution, period: int) -> dict[int, float]:
 
 def _left_without_zone(solution: Solution, period: int, *, zones: int) -> list[dict[int, float]]:
     """
-    For the loss of each zone, the share of each machine's firm instances that is left.
+    For the loss of each zone, the share of each machine's firm instances that is left (0 where none stand).
 
-    They stand evenly: of each machine, and where that leaves a choice, by price, the dearest placed first.
+    Instances stand evenly: of each machine, and where that leaves a choice, by price, the most expensive placed first.
     """
     standing, filled = _standing(solution, period), [0.0] * zones
     lost: list[dict[int, float]] = [{} for _ in range(zones)]
@@ -338,7 +338,7 @@ def _chance(base: FleetCheck, workload: FleetWorkload, groups: list[Group]) -> f
     That replicas carry the load within the objectives: the largest confidence with which each kind does. [-]
 
     The error of a kind is one for all its replicas. Kinds err together here, though partly by themselves: what one then
-    lacks another has, so that the chance of a workload on several kinds is this or higher.
+    lacks another has, so that the chance of a workload on several kinds is this or higher. None without objectives.
     """
     if workload.serve is None or not has_objectives(workload.serve):
         return None
@@ -354,7 +354,7 @@ def _chance(base: FleetCheck, workload: FleetWorkload, groups: list[Group]) -> f
 
 
 def _chance_of(group: Group, workload: FleetWorkload, loads: list[float]) -> float:
-    """That a replica carries so much of each bucket within the objectives. [-]"""
+    """That a replica carries so much of each bucket (`loads`, 1/s of one replica) within the objectives. [-]"""
     candidate = group.candidate
     if (
         len(loads) == 1

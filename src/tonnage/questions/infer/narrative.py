@@ -30,7 +30,9 @@ def is_audio(model: Model) -> bool:
 
 
 def _load_text(request: Infer, model: Model) -> str:
-    """The load in words."""
+    """
+    The load in words: streams, hours of audio an hour, or samples by the second or, where they are seldom, by the hour.
+    """
     video = request.video
     if video is not None:
         looked = f", one frame in {video.every}" if video.every > 1 else ""

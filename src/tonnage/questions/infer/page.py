@@ -150,7 +150,9 @@ def _why(plan: InferPlan) -> dict[str, Contents]:
 
 
 def account_lines(option: InferOption) -> list[str]:
-    """The offer with its date; per month, thousand, hour of sound or camera; kWh and CO2."""
+    """
+    The offer with its date; cost by month, thousand, hour of sound or camera; kWh and CO2. Empty where nobody rents it.
+    """
     bill, costs, use = option.bill, option.costs, option.energy
     if bill is None or costs is None:
         return []

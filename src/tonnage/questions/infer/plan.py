@@ -403,7 +403,7 @@ def _load_of(setup: Setup, times: Times) -> LoadShare:
 
 
 def _with_host(asked: Context[Infer], option: InferOption) -> InferOption:
-    """The option with what one of its instances must bring."""
+    """The option with what one of its instances must bring; unchanged where nobody rents it."""
     request, bill, additions = asked.request, option.bill, asked.additions
     if bill is None:
         return option

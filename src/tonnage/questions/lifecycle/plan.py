@@ -88,7 +88,10 @@ def plan_lifecycle(
 
 
 def _plan_serve(request: LifecycleRequest, *, additions: Additions, today: date) -> ServePlan:
-    """The serving half; where it takes a term beyond the life, which is paid to its end, the cheaper without."""
+    """
+    The serving half; where it takes a term beyond the life, which is paid to its end, the cheaper of that and of a plan
+    without such terms.
+    """
     plan = plan_serve(request.serve, additions=additions, today=today)
     life = request.months * HOURS_PER_MONTH
     if not plan.feasible or _served_hours(request, plan.options[0]) <= life:

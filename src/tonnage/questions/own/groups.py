@@ -110,7 +110,10 @@ def answer_group(request: Own, group: OwnedGroup, *, additions: Additions) -> Ow
 
 
 def _best_rows(request: Own, group: OwnedGroup, part: Accelerator, *, additions: Additions) -> Iterator[OwnRow]:
-    """The best configuration of each model, by score, until enough are found."""
+    """
+    A row for the best configuration of each model, those with the best published score first, until enough are found;
+    models that do not take the lengths, or that nothing there serves, are left out.
+    """
     site = site_of(group, part)
     found = 0
     for name in models_of(request):

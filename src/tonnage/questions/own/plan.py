@@ -110,7 +110,7 @@ def _best_use(groups: tuple[OwnedAnswer, ...]) -> FirstMeasurement | None:
 
 
 def _electricity(groups: tuple[OwnedAnswer, ...]) -> Quantity | None:
-    """Of all groups; None where one part's power is not published. [USD/month]"""
+    """Of all groups working all the time; None where one part's power is not published. [USD/month]"""
     if any(group.usd_per_month is None for group in groups):
         return None
     parts = tuple(

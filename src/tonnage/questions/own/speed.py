@@ -155,7 +155,10 @@ def _shares(asked: Asked, at: Deployment) -> Shares:
 
 
 def _join_sides(asked: Asked, machine: Machine, offload: Offload) -> LocalRow:
-    """Both sides put together; only the sides that are used are predicted."""
+    """
+    Both sides put together as a row; only the sides that are used are predicted. With both at work the rates rest on an
+    assumption, not on measurements.
+    """
     side = None if machine.device is None else side_of(asked, machine.device, count=machine.count)
     host = side_of(asked, machine.host.part) if offload.read_share > 0.0 else None
     shown = side or host
@@ -265,7 +268,10 @@ class Shares(Record, kw_only=True):
 
 
 def shares_of(model: Model, precision: Precision, *, cache_bytes: float, depth: float, piece_tokens: float) -> Shares:
-    """Counts a model: the cache that is allocated, the tokens behind the one that is read, a piece of a prompt."""
+    """
+    Counts the bytes of a model: with the cache that is allocated, what a token reads with so many tokens (`depth`)
+    behind it, and the experts that a piece of a prompt needs.
+    """
     weights = weight_bytes(model, precision)
     experts = weights.part("experts")
     ends = sum(weights.part(name) for name in _ENDS)

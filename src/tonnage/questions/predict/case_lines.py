@@ -168,7 +168,7 @@ def _refuse_unknown(raw: dict[str, Any], struct: type[msgspec.Struct], path: str
 
 
 def _refuse_numbers(raw: dict[str, Any], struct: type[msgspec.Struct], path: str) -> None:
-    """No count, length or rate of a case leaves the bounds of its field, or is infinite or absurd."""
+    """Refuses a number of the case that leaves the bounds of its field, or is infinite or absurd."""
     groups = {group.name: group.of for group in groups_of(struct)}
     fields = {field.name: field for field in fields_of(struct)}
     for name, value in raw.items():

@@ -138,7 +138,9 @@ def _several(found: Sequence[Predicted | str], refused: Sequence[str], *, every:
 
 
 def _tables(found: Sequence[Predicted]) -> Iterator[Table]:
-    """A table a kind of case, in the order in which kinds come."""
+    """
+    A table for each kind of case, in the order in which kinds come; columns are the numbers that some of them have.
+    """
     for kind in dict.fromkeys(type(one.case) for one in found):
         rows = [(one, _cells(one.result)) for one in found if type(one.case) is kind]
         names = [metric.title for metric in METRICS.values() if any(metric.title in cells for _, cells in rows)]

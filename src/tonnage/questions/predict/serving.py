@@ -64,7 +64,10 @@ def _open_numbers(at: Deployment, found: Served, additions: Additions) -> tuple[
 
 
 def _errors(at: Deployment, found: Served, basis: Basis) -> ErrorModel:
-    """How sure the case's numbers are."""
+    """
+    How far predictions of such a case are off, by its load: requests in flight of one replica, and the queue that a
+    rate builds.
+    """
     case = at.case
     # Clients that wait for their answers are all in flight; of arrivals, as many as the steady state holds.
     in_flight = case.traffic.concurrency / case.replicas if case.traffic.concurrency else found.running

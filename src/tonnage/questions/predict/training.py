@@ -82,7 +82,10 @@ def _with_tokens_of_images(case: TrainCase, model: Model) -> TrainCase:
 
 
 def step_numbers(setup: TrainSetup) -> tuple[Quantity, ...]:
-    """A step and its rate, opened down to operators."""
+    """
+    A step, and the tokens (of networks without sequences, samples) per second and accelerator, opened down to
+    operators.
+    """
     from tonnage.simulation.training_tree import step_tree
 
     step, pace = step_tree(setup), estimate.pace(setup)

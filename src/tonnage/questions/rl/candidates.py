@@ -48,7 +48,10 @@ class Arranged(Record, kw_only=True):
 
 
 def case_of(request: Rl, place: Place) -> RlCase:
-    """The case of a request on accelerators as they are joined, before any split or layout."""
+    """
+    The case of a request on accelerators as they are joined, before any split or layout; what the request leaves open
+    has a usual value here.
+    """
     return RlCase(
         model=request.model,
         accelerator=place.accelerator.id,

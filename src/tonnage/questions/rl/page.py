@@ -201,7 +201,7 @@ def rl_charts(plan: RlPlan) -> tuple[Chart | None, ...]:
 
 
 def _phases(plan: RlPlan) -> Chart:
-    """Seconds of a step by phase: of the splits where the two sides are apart, else of the options."""
+    """Seconds of a step by phase: of the splits where accelerators generate or train alone, else of the options."""
     rows: list[tuple[Any, ...]] = []
     if plan.splits:
         what = "accelerators that generate + that train"

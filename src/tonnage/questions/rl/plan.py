@@ -167,7 +167,7 @@ def _with_electricity(option: RlOption, arranged: Arranged | None, additions: Ad
 
 
 def _attempts(asked: Context[Rl], open_sites: tuple[Site, ...]) -> Iterator[Attempt]:
-    """Every rental worth a look, with the least that its arithmetic alone can take and cost."""
+    """Every rental worth a look, with the least that its arithmetic alone can take and cost at peak speed."""
     request, model = asked.request, asked.model
     tokens = request.prompts_per_step * request.responses_per_prompt * (request.prompt_tokens + request.response_tokens)
     flop = PASSES * active_parameters(model).value * tokens * request.steps
@@ -316,7 +316,7 @@ def _assumptions(asked: Context[Rl], ranked: tuple[RlOption, ...]) -> tuple[str,
 
 
 def _options_of(asked: Context[Rl], rental: Rental, *, arranged: Arranged | None) -> list[RlOption | InfeasibleRun]:
-    """One outcome per term that the rental offers."""
+    """One outcome per term that the rental offers; one for all terms where nothing can be arranged or fits."""
     if arranged is None:
         verdict = refusal(
             "layout", f"no split and layouts divide {rental.what}", nearest="a count that is a power of 2"

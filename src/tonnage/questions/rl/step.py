@@ -58,7 +58,7 @@ def predict_rl(case: RlCase, *, additions: Additions = NOTHING, loop: RlCoeffici
 
 def check_case(case: RlCase) -> None:
     """
-    The split is one that can be, and no settings contradict.
+    Refuses a split that cannot be, and settings that contradict.
 
     Raises
     ------
@@ -233,8 +233,8 @@ def _leaf(name: str, seconds: float, how: str = "") -> Quantity:
 
 def _factor(tree: Quantity, made: Generation, trained: Training, *, least: float) -> float:
     """
-    The 90 % factor of a step, at least the fit's. Errors of generation and training are independent, so their shares
-    add in squares; where both work at once, the larger counts.
+    The 90 % factor of a step [-], at least the fit's. Errors of generation and training are independent, so their
+    shares add in squares; where both work at once, the larger counts.
     """
     serve = made.errors.factor("output_tokens_per_s") if made.errors else 1.0
     train = estimate.errors(trained.setup).factor("step_s")

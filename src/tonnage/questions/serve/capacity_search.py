@@ -78,7 +78,7 @@ class Trial(NamedTuple):
         return point_of(run, rate=rate_per_s, percentile=self.slo.percentile)
 
     def capacity(self, start_per_s: float, precision: float) -> SimulatedCapacity:
-        """The largest rate within the objectives, searched from a rate near it."""
+        """The largest rate of the whole replica or unit within the objectives, searched from a rate near it."""
         from tonnage.simulation.slo import slo_capacity
 
         return slo_capacity(
@@ -136,7 +136,10 @@ def trial_of(
     unit: Unit | None,
     held: float | None = None,
 ) -> Trial:
-    """A replica, or a unit of its kind that holds so many requests, with as many as a look needs from the front."""
+    """
+    A replica, or a unit of its kind, with as many of the requests, from the front, as a look needs at something that
+    holds so many at once (`held`, else what `guess` says). `close` takes more of them.
+    """
     drawn = front_requests(request, requests, concurrency=held or guess.concurrency, close=close)
     few = draw_reused(request, replica, requests=drawn)
     arrays = arrays_of(request, replica, requests=few, in_flight=guess.concurrency)
@@ -233,7 +236,9 @@ def _played(arrays: ReplicaArrays, sent: Requests) -> Simulated:
 
 
 def unit_player(unit: Unit, replica: Replica, *, arrays: ReplicaArrays) -> Play:
-    """What plays requests on a unit of workers: their images encoded first, their caches moved in between."""
+    """
+    A function that plays requests on a unit of workers: their images encoded first, their caches moved in between.
+    """
     from tonnage.simulation.disaggregated import cache_transfer_s
     from tonnage.simulation.router import simulate_after, simulate_disaggregated, simulate_fleet
 
@@ -274,7 +279,10 @@ def point_of(run: Simulated, *, rate: float, percentile: float) -> Point:
 
 
 def _saturated_capacity(trial: Trial) -> SearchedCapacity:
-    """Without objectives a replica is full when somebody always waits."""
+    """
+    The capacity without objectives: the rate at which requests always wait for a place; its `best` counts those in the
+    batch as in flight.
+    """
     from tonnage.simulation import slo
 
     requests = trial.requests

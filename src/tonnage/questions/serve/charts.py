@@ -41,7 +41,7 @@ def _images(plan: ServePlan) -> Chart | None:
 
 
 def _price_and_latency(plan: ServePlan) -> Chart | None:
-    """Price against the objective that has least room; TPOT where none is given."""
+    """Price of the fleet against the latency whose objective has least room; TPOT where none is given."""
     slo, first = plan.request.slo, plan.options[0].capacity
     used = {metric: getattr(first, metric.name).value / limit for metric, limit in objectives(slo) if metric in SPEEDS}
     metric = max(used, key=lambda metric: used[metric]) if used else SPEEDS[1]
@@ -65,7 +65,7 @@ def _price_and_latency(plan: ServePlan) -> Chart | None:
 
 
 def _latency_by_load(plan: ServePlan) -> Chart | None:
-    """Of the first option's replica; None where it was not simulated."""
+    """Latencies of the first option's replica over its rate; None where it was not simulated."""
     best, request = plan.options[0], plan.request
     seen = best.capacity.simulated
     if seen is None:
@@ -83,8 +83,8 @@ def _latency_by_load(plan: ServePlan) -> Chart | None:
 
 def _own_rate(plan: ServePlan) -> float | None:
     """
-    What one replica of the first option is asked for at the peak; requests in flight become a rate by Little's law.
-    Spares count as working here. [1/s]
+    What one replica of the first option is asked for at the peak, spares counted as working; requests in flight become
+    a rate by Little's law, None where they take no time. [1/s]
     """
     best, request = plan.options[0], plan.request
     if request.rate_per_s is not None:

@@ -144,7 +144,7 @@ Look = Callable[[Candidate], Candidate | Infeasible]
 
 
 def _look(request: Serve, requests: Requests, *, close: bool) -> Look:
-    """A look at a candidate by simulation; one configuration that is rented in two ways is simulated once."""
+    """A function that simulates a candidate; one configuration that is rented in two ways is simulated once."""
     from tonnage.questions.serve.capacity_search import search_capacity
 
     known: dict[str, SearchedCapacity] = {}
@@ -197,7 +197,10 @@ def _with_simulation(request: Serve, candidate: Candidate, *, tested: SearchedCa
 
 
 def _price(request: Serve, candidate: Candidate, *, today: date) -> Priced | Infeasible:
-    """The candidate as an option on the cheapest offer, or the limit of the request that it breaks."""
+    """
+    The candidate as an option on the cheapest offer, or the verdict: no offer for so many, or the request's count or
+    budget.
+    """
     replicas = needed_of(request, candidate)
     configuration = candidate.configuration
     ranks = configuration.ranks
@@ -265,7 +268,10 @@ def rank_of(option: ServeOption) -> tuple[bool, float, float, float]:
 
 
 def with_load_curve(request: Serve, ranked: tuple[ServeOption, ...], *, found: list[Priced]) -> tuple[ServeOption, ...]:
-    """The first option with its latencies over the whole range of loads, where it was simulated."""
+    """
+    The options, the first with latencies over the whole range of loads; unchanged where it was not simulated or a stop
+    was asked for.
+    """
     known = ranked[0].capacity.simulated if ranked else None
     if known is None or stop_asked():
         return ranked
@@ -299,7 +305,7 @@ def best_of_each(request: Serve, found: list[Priced]) -> list[ServeOption]:
 def without_too_dear(
     options: Sequence[ServeOption], *, times: float
 ) -> tuple[tuple[ServeOption, ...], list[Infeasible]]:
-    """Options that cost at most so many times the first, and why the others are none."""
+    """Options that cost at most so many times the first, and a verdict for each of the others."""
     most = times * options[0].bill.compared_usd_per_hour if options else 0.0
     dear = [
         Infeasible(
@@ -315,7 +321,7 @@ def without_too_dear(
 
 
 def _rows_to_show(found: list[Priced]) -> list[Priced]:
-    """In their order, each configuration once, the best few of each accelerator and link."""
+    """Priced candidates in the order of options, each configuration once, the best few of each accelerator and link."""
     kept: list[Priced] = []
     seen: set[str] = set()
     counts: Counter[tuple[str, str | None]] = Counter()

@@ -119,7 +119,7 @@ ASSUMED: Final = (
 
 def check_adapters(fields: AdapterFields, *, engines: tuple[str, ...]) -> None:
     """
-    Whether the engines serve such adapters.
+    Refuses adapters that none of the engines serves and that are too many to merge; nothing without adapters.
 
     Raises
     ------
@@ -184,7 +184,10 @@ def _targets(fields: AdapterFields, model: Model) -> tuple[str, ...]:
 def adapter_decision(
     ranked: tuple[ServeOption, ...], found: list[tuple[Candidate, ServeOption]]
 ) -> tuple[Decision, ...]:
-    """Why the first option keeps its adapters as it does, and what the other ways cost at least."""
+    """
+    Why the first option keeps its adapters as it does, and what the other ways cost at least; empty without options or
+    adapters.
+    """
     mine = ranked[0].configuration.engine.adapters if ranked else None
     if mine is None:
         return ()
@@ -208,7 +211,7 @@ def adapter_decision(
 
 
 def _because(mine: Adapters, first: Candidate) -> str:
-    """What the chosen way takes on the first option's replicas."""
+    """What the chosen way takes of memory, and how long requests wait, on the first option's replicas."""
     at = first.replica.placement
     if mine.kept == "merged":
         return "each has replicas of its own, which run as fast as the base"

@@ -94,7 +94,10 @@ def _native(precision: Precision) -> bool:
 
 
 def _precision(name: str, request: Serve, model: Model, *, accelerator: Accelerator, engine: str) -> Precision | None:
-    """The formats a deployment with these weights runs in; None when the engine has no kernels for one of them."""
+    """
+    The formats a deployment with these weights runs in; None when the engine has no kernels there for weights or
+    experts. Products are in 16 bits where the engine or the part has none narrower.
+    """
     stored = number_format(name)
     # A part without bf16 runs the same checkpoint in fp16, at the same size.
     sixteen = "bf16" if support(engine, accelerator, weights="bf16") else "fp16"
@@ -116,7 +119,10 @@ def _precision(name: str, request: Serve, model: Model, *, accelerator: Accelera
 def needs_checkpoint(
     first: ServeOption | BatchOption, options: Sequence[ServeOption | BatchOption]
 ) -> tuple[Rejection, ...]:
-    """The first of options that no named checkpoint starts, at its price, where it costs less than the plan's first."""
+    """
+    The first of `options`, which need a checkpoint that nobody named, with its price, where it is sure and costs less
+    than the plan's first; else empty.
+    """
     found = options[0] if options and options[0].sure else None
     if found is None or found.cost.value >= first.cost.value:
         return ()
@@ -162,7 +168,7 @@ def without_kernels(request: Serve, site: Site, *, engine: str) -> Infeasible:
 
 
 def no_kernels(request: Serve, site: Site, *, engine: str) -> Verdict:
-    """The engine does not run there, or not in the formats asked for."""
+    """The verdict that the engine does not run there at all, or not in the formats asked for."""
     runs = formats(engine, site.accelerator)
     if not runs:
         part = f"{part_name(site.accelerator.id)} ({site.accelerator.architecture})"
@@ -234,7 +240,7 @@ def unreachable_text(missed: Sequence[Infeasible]) -> Verdict:
 
 
 def beyond_limits(request: Serve, accelerators: int, *, usd_per_h: float) -> Verdict | None:
-    """Whether a plan exceeds the count or the budget, and by how much."""
+    """Whether a plan exceeds the count or the budget of the request, and by how much; None where it keeps both."""
     most = request.filters.max_count
     if most is not None and accelerators > most:
         return refusal(

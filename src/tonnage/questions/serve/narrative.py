@@ -142,7 +142,7 @@ def _degrees(option: ServeOption) -> str:
 
 
 def why_not_fewer(request: Serve, best: ServeOption) -> str:
-    """What one replica fewer would mean at the peak."""
+    """What one working replica fewer would mean at the peak; where one is the least, what a replica is."""
     working = working_replicas(request, best.replicas)
     used = (1.0 - best.headroom) * working
     most = show(best.capacity.max_rate_per_s.value, "1/s")
@@ -226,7 +226,9 @@ def _shape(request: Serve) -> str:
 
 
 def binds_text(binds: str, best: Point, *, replica: Replica, seen: SimulatedCapacity | None) -> str:
-    """What stops one replica from taking more."""
+    """
+    What stops one replica from taking more: the simulation's cause where it was simulated, else what `binds` names.
+    """
     at = f"at {best.concurrency:.0f} concurrent requests"
     if seen is not None:
         within = f"max concurrency within the SLO: {best.concurrency:.0f} ({binds.upper()} binds)"
@@ -270,7 +272,7 @@ def assumptions(asked: Context[Serve], options: tuple[ServeOption, ...]) -> tupl
 
 
 def _images_assumed(lengths: Lengths) -> list[str]:
-    """What is taken as given of images."""
+    """What is taken as given of images; empty without."""
     images = lengths.images
     if images is None:
         return []

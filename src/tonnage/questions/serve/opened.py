@@ -99,7 +99,10 @@ def engine_evidence(at: Deployment) -> Evidence:
 
 
 def _replica(at: Deployment, additions: Additions) -> ServedTree:
-    """What `traffic.under_load` answers, as trees."""
+    """
+    TTFT, TPOT and end-to-end latency of one replica as trees: by formula where it is saturated or a batch, by the
+    steady state at a rate, by the steps of the loop with clients.
+    """
     grid, load, asked = traffic.grid_of(at), traffic.load_of(at), at.case.traffic
     plain, pricing, copies = step_table(grid, at.overheads), pricing_of(at, additions), float(at.case.replicas)
     table = OpenTable.of(plain, grid, pricing=pricing)
@@ -117,7 +120,7 @@ def _replica(at: Deployment, additions: Additions) -> ServedTree:
 
 
 def _steady(at: Deployment, pricing: Pricing, *, rate_per_s: float) -> ServedTree:
-    """Arrivals at a rate, by the closed form that plans use."""
+    """The same for arrivals at a rate of one replica, by the closed form that plans use."""
     state = traffic.open_load(at)
     times, load = state.times, state.load
     point, overload = state.at_rate(rate_per_s)

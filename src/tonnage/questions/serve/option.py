@@ -195,7 +195,7 @@ def least_cost_of(site: Site, *, replicas: int, ranks: int, request: Serve) -> C
 
 
 def _costs(site: Site, *, replicas: int, ranks: int, request: Serve) -> Iterator[tuple[Cost, Offer, Term]]:
-    """What so many replicas cost, where, how long."""
+    """What so many replicas cost on each offer of the site and each term of the request that holds them."""
     for offer in site.offers:
         if not site.takes(offer, ranks):
             continue
@@ -249,7 +249,9 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill], replicas: 
 
 
 def _cost_interval(request: Serve, made: Bill, *, found: Candidate) -> Quantity:
-    """The bill, and what it becomes when capacity lies at either end of its interval."""
+    """
+    Cost of an hour of the fleet with its lines, and what it becomes when capacity lies at either end of its interval.
+    """
     ranks, replica = found.configuration.ranks, found.replica
     error = replica.rate_factor
     # The value planned with is the lower bound of the simulation's own interval.
@@ -266,7 +268,10 @@ def _cost_interval(request: Serve, made: Bill, *, found: Candidate) -> Quantity:
 
 
 def _capacity(request: Serve, found: Candidate, *, point: Point, steady: Point) -> Capacity:
-    """What requests see at a point; as sure as the steady state of the same load, simulated or not."""
+    """
+    What requests see at a point (latencies), beside the largest rate of one replica; its intervals are those of the
+    steady state of the same load, simulated or not.
+    """
     replica, best, seen = found.replica, found.best, found.simulated
     # A number in flight is as a closed loop: how long requests take changes the rate, not the queue.
     state = None if request.rate_per_s is None else found.state
@@ -306,7 +311,10 @@ def _prompt_share(found: Candidate, point: Point) -> float:
 
 
 def add_costs(request: Serve, option: ServeOption, *, found: Candidate) -> ServeOption:
-    """The option with its unit costs, its terms, and its energy at the mean load."""
+    """
+    The option with its unit costs, what its host must bring, how it is billed, and its energy at the mean load of the
+    fleet.
+    """
     capacity, lengths = option.capacity, request.lengths
     working = working_replicas(request, option.replicas)
     # usd_per_million_output_tokens was made at the mean load, so the mean rate follows from it exactly.

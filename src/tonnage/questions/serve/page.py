@@ -106,7 +106,7 @@ def _ranking(plan: ServePlan) -> Ranking:
 
 
 def _recommendation(plan: ServePlan, best: ServeOption) -> Headline:
-    """The first option with price and place; how it runs is a detail."""
+    """The first option with its price, where it is rented, and how it runs."""
     c = best.configuration
     one = "unit" if c.pools else "replica"
     how = ", ".join((plural(best.replicas, one), degrees(c), c.precision.stored.upper(), *c.settings()))
@@ -222,7 +222,7 @@ NEAR: Final = 0.5
 
 
 def _tail_risk(plan: ServePlan, best: ServeOption) -> Text | str:
-    """That long prompts decide and were not simulated: averages know their own time, not the waiting behind them."""
+    """A warning that long prompts decide TTFT and were not simulated, where it is near its objective; else empty."""
     lengths, limit = plan.request.lengths, plan.request.slo.ttft_s
     longest = lengths.prompt_p95 or 0.0
     wide = longest >= WIDE * lengths.prompt_tokens
@@ -235,7 +235,7 @@ def _tail_risk(plan: ServePlan, best: ServeOption) -> Text | str:
 
 
 def _certainty(plan: ServePlan, best: ServeOption) -> list[Meter]:
-    """The chance of the first option in plain words, and what ten more points of it cost."""
+    """The chance of the first option, and what ten more points of it cost; empty without objectives."""
     if best.chance is None:
         return []
     asked, held = percent(plan.request.confidence), chance_text(best.chance)
@@ -251,7 +251,7 @@ def _certainty(plan: ServePlan, best: ServeOption) -> list[Meter]:
 
 
 def _tokens(plan: ServePlan) -> list[str]:
-    """What the APIs of the model charge, with their pages."""
+    """What the APIs of the model charge, with their pages; empty where none is known."""
     if plan.tokens is None:
         return []
     rest = [

@@ -224,7 +224,10 @@ def _search(asked: Context[Serve], open_sites: Sequence[Site], *, times: float =
 def _search_formats(
     asked: Context[Serve], open_sites: Sequence[Site], *, times: float, startable: bool = True
 ) -> _Search:
-    """Every configuration of every site, by averages or simulated."""
+    """
+    Every configuration of every site in formats of one kind (`startable` or not), by averages or simulated, and the
+    options among them.
+    """
     request = asked.request
     outcomes = _worth_it(request, asked.model, open_sites, times=times, startable=startable)
     candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
@@ -383,7 +386,7 @@ def _variations_of(asked: Context[Serve], found: Candidate) -> list[Candidate]:
 def _configurations(
     request: Serve, model: Model, site: Site, *, startable: bool
 ) -> Iterator[Configuration | Infeasible]:
-    """What may be tried on a site, small layouts first; an engine that does not run there says so."""
+    """What may be tried on a site, small layouts first; for an engine that runs no format there, the verdict."""
     most = site.largest(LARGEST_REPLICA, allowed=request.filters.max_count)
     for engine in request.engines:
         worth = [
@@ -398,7 +401,7 @@ def _configurations(
 
 
 def outcome_of(request: Serve, model: Model, *, site: Site, configuration: Configuration) -> Candidate | Infeasible:
-    """The configuration by the mean field: what one replica takes, or why it cannot serve."""
+    """The configuration by the mean field: what one replica takes, or why it cannot serve or be rented."""
     replica = reusing_replica(request, configuration, model=model, accelerator=site.accelerator)
     most = most_of(request, replica, configuration=configuration)
     if isinstance(most, Infeasible):

@@ -75,7 +75,7 @@ def refuse_adapters(values: Mapping[str, Any], *, what: str) -> None:
 
 
 def _check_adapters(given: Mapping[str, Any], additions: Additions) -> None:
-    """Whether what is said of adapters goes together, and an engine serves them."""
+    """Refuses adapter fields that do not go together, or that no engine of the request serves."""
     fields = build(AdapterFields, given, additions=additions)
     if fields.adapters is None:
         lone = next((name for name in ("adapter_rank", "adapter_skew", "adapter_targets") if name in given), None)
@@ -93,7 +93,10 @@ def _check_adapters(given: Mapping[str, Any], additions: Additions) -> None:
 
 
 def _flat(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Fields of a `traffic:` block beside the others: its profile is the traffic."""
+    """
+    The values with fields of a `traffic:` block beside the others, its profile as the traffic; unchanged without such a
+    block.
+    """
     block = values.get("traffic")
     if not isinstance(block, Mapping):
         return values

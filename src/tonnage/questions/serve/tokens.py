@@ -77,7 +77,10 @@ def _rate(found: tuple[float, ServeOption]) -> float:
 
 
 def _known_prices(model: str) -> list[TokenPrice]:
-    """Chat prices that a page of the provider backs, of this very model and no other's tune of it."""
+    """
+    Prices for chat that a page of the provider backs, of this very model and no other's tune of it; empty for a model
+    that the catalogue does not know.
+    """
     try:
         prices = token_prices(model)
     except UnknownName:

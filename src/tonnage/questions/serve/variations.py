@@ -318,7 +318,10 @@ def _without_encoder(request: Serve, found: Candidate, *, workers: PoolWorkers) 
 
 
 def _encoders_of(found: Candidate, lengths: Lengths, *, workers: int, leaves_node: bool) -> Encoders | None:
-    """So many encoders beside a candidate's workers; None where the encoder does not fit one accelerator."""
+    """
+    So many encoders beside a candidate's workers; None without images, or where the encoder does not fit one
+    accelerator.
+    """
     from tonnage.simulation.encoder import Encoders, encode_s, hits_of, moved_s
 
     at, images = found.replica, lengths.images

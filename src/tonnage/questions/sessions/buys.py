@@ -68,7 +68,10 @@ BLOCK: Final = 16
 def session_costs(
     request: Serve, option: ServeOption, *, found: Candidate, model: Model, today: date
 ) -> SessionCosts | None:
-    """Of an option whose prompts find their sessions' cache; None where nothing comes back."""
+    """
+    What sessions cost on an option whose prompts find their cache again, and what other sizes and routers would change;
+    None where nothing comes back.
+    """
     profile = profile_of(request.sessions, request.lengths)
     if option.reuse is None or profile is None:
         return None

@@ -302,7 +302,10 @@ def _beginnings(shared: Array) -> tuple[tuple[float, float], ...]:
 
 
 def _following(found: Links, sent: Array) -> tuple[Array, Array]:
-    """For each request, seconds to the next turn of its session (NaN = none seen), and how long it was watched."""
+    """
+    For each request, seconds to the next turn of its session (NaN = none seen), and how long the log went on after it.
+    [s]
+    """
     import numpy as np
 
     follows = np.full(len(sent), np.nan)

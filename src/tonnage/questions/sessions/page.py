@@ -42,7 +42,7 @@ def _worth_more(plan: ServePlan, found: SessionCosts) -> CacheSize | None:
 
 
 def session_sections(plan: ServePlan) -> dict[str, Contents]:
-    """Hits, tiers, money over cache size, routers, and the cost of a session."""
+    """Hits, tiers, money over cache size, routers, and the cost of a session; empty without sessions."""
     found = plan.sessions
     if found is None or not plan.options or plan.options[0].reuse is None:
         return {}

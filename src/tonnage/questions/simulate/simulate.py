@@ -86,7 +86,7 @@ def _group(struct: type[msgspec.Struct], value: Any, name: str) -> Any:
 
 
 def _plain(value: Any, kind: Any, name: str) -> Any:
-    """A value of the attribute's own type, as JSON has it."""
+    """A value of the attribute's own type, as JSON has it; refuses another with its place."""
     try:
         read = msgspec.convert(value, kind, strict=True)
     except msgspec.ValidationError as error:
@@ -269,7 +269,10 @@ def _one_of_replicas(requests: Requests, replicas: int) -> Requests:
 
 
 def _case(asked: Simulation, traffic: Traced, layout: Layout) -> ServeCase:
-    """The serving case at the mean lengths, whose memory and engine are settled."""
+    """
+    The serving case of one layout at the mean lengths, whose memory and engine the simulation takes; its rate is
+    nominal.
+    """
     return ServeCase(
         model=asked.model,
         accelerator=asked.accelerator,
@@ -306,7 +309,7 @@ def _replica(asked: Simulation, at: Deployment, traffic: Traced) -> ReplicaArray
 
 def _check_pools(asked: Simulation) -> None:
     """
-    What pools apart cannot be combined with.
+    Refuses what separate pools cannot be combined with; nothing without them.
 
     Raises
     ------

@@ -95,7 +95,7 @@ def summary_of(
 
 
 def _board_w(asked: Simulation, at: Deployment, *, run: Run, rate_per_s: float) -> Quantity | None:
-    """Mean draw of one accelerator, by what one replica did over the run. [W]"""
+    """Mean draw of one accelerator, by what one replica did over the run; None where nothing was answered. [W]"""
     tpot, whole, first = summary(run.tpot_s), summary(run.e2e_s), summary(run.ttft_s)
     if whole is None or first is None:
         return None
@@ -206,7 +206,7 @@ def _occupancy(run: Run, limits: Limits, *, replicas: int) -> Occupancy | None:
 
 
 def _fleet(asked: Simulation, run: Run) -> FleetSeen | None:
-    """Replicas paid for, where a router was simulated."""
+    """Replicas paid for, where a router was simulated; None otherwise, and of separate pools."""
     if not len(run.paid_s) or asked.disaggregation is not None:
         return None
     return FleetSeen(
@@ -222,7 +222,10 @@ def _fleet(asked: Simulation, run: Run) -> FleetSeen | None:
 def _capacity_of(
     asked: Simulation, replica: ReplicaArrays, *, traffic: Traced, partial: bool
 ) -> tuple[CapacityFound | None, bool]:
-    """The capacity, and whether the answer is partial: who breaks off the search keeps the run before it."""
+    """
+    The capacity of one replica where it was asked for (else None), and whether the answer is partial: who breaks off
+    the search keeps the run before it.
+    """
     if not asked.capacity or partial:
         return None, partial
     from tonnage.simulation.slo import slo_capacity

@@ -169,7 +169,7 @@ def block_names(turns: Turns, size: int) -> tuple[Any, Any]:
 
 
 def _shape_times(asked: SimulationTraffic, sent: Any, notes: list[str]) -> Any:
-    """Times that follow the hours of a day or a week."""
+    """Times that follow the hours of a day or a week at the same mean rate; as they are where none are stated."""
     hours = asked.hours
     if asked.shape is not None:
         known = shape(asked.shape)

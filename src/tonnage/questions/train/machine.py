@@ -77,7 +77,10 @@ def storage_line(job: Job, *, made: Bill, run: Run) -> tuple[Quantity, ...]:
 
 
 def storage_text(option: TrainOption, *, parameters: float) -> str:
-    """What of storage and transfer is in the bill, and what it would add to take the result away."""
+    """
+    What of storage and transfer is in the bill of a run, and what it would add to take its result (16 bits a trained
+    parameter) away.
+    """
     name = option.bill.provider
     provider = catalog.providers().get(name)
     egress = provider.egress_usd_per_gb if provider else None

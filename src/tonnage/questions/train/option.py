@@ -159,7 +159,10 @@ def run_of(
 
 
 def timeline(option: TrainOption, *, start: date) -> tuple[Milestone, ...]:
-    """The run on a calendar that starts today: trials, first step, halves, expected and late end."""
+    """
+    The run on a calendar that starts on `start`: trials, first step, halves, expected and late end; what never comes is
+    left out.
+    """
     run = option.run
     trials = run.headroom_s
     main = run.wall_s.value - trials

@@ -136,7 +136,7 @@ def _option_parts(plan: TrainPlan, option: TrainOption) -> dict[str, Contents]:
 
 
 def _frontier(plan: TrainPlan) -> list[str]:
-    """Cheapest first; each beside the cheapest: so many times its price, so many times as fast."""
+    """Options of the frontier, cheapest first, each with its price and speed over the cheapest's."""
     points = sorted((plan.options[index] for index in plan.frontier), key=lambda option: option.cost.value)
     summary = []
     for option in points:
@@ -195,7 +195,9 @@ def _electricity(option: TrainOption) -> list[str]:
 
 
 def electricity_of_run(option: RunOption, *, tokens: float) -> list[str]:
-    """kWh and CO2 of the run, and of a million tokens trained on."""
+    """
+    kWh and CO2 of the run, and of a million tokens trained on; empty where the accelerator's power is not published.
+    """
     use, millions = option.energy, tokens / 1e6
     if option.kwh is None or use is None:
         return []
@@ -286,7 +288,7 @@ def _time_and_cost(points: Sequence[Point], *, deadline_s: float | None) -> Char
 
 
 def _scaling(plan: TrainPlan) -> Chart | None:
-    """Speed over the number of accelerators, beside perfect scaling; two counts alone tell nothing of a curve."""
+    """Speed over the number of accelerators, beside perfect scaling; None with fewer than three counts."""
     if len({point.count for point in plan.scaling}) < 3:
         return None
     values = [(BATCHES[point.kind], point.count, point.tokens_per_s, point.efficiency) for point in plan.scaling]

@@ -63,7 +63,7 @@ class Rental(Record, kw_only=True):
         *,
         leanest: TrainConfiguration | None = None,
     ) -> InfeasibleRun:
-        """That it cannot do the job."""
+        """The rental as one that cannot do the job, with what it would be where that is known."""
         what = option.configuration.label(part_name) if option is not None else self.what
         name = self.place.accelerator.id
         return InfeasibleRun(what=what, accelerator=name, verdict=verdict, option=option, leanest=leanest)
@@ -84,7 +84,10 @@ class InfeasibleRun(Record, kw_only=True):
 def trainable_sites(
     sites: tuple[Site, ...], *, filters: Filters, precision: str, framework: str | None = None
 ) -> tuple[tuple[Site, ...], tuple[Rejection, ...]]:
-    """Sites whose accelerator trains so: processors only when asked for, inference-only or wider parts never."""
+    """
+    Sites whose accelerator trains in that format and runs the framework, and why the others do not: processors only
+    when asked for, those for inference never, nor those that compute a narrow format only wider.
+    """
     narrow = number_format(precision).compute if number_format(precision).bits < 16 else ""
     kept, lost = [], []
     for site in sites:

@@ -319,7 +319,10 @@ def by_nearness(miss: Loser) -> tuple[int, bool, float]:
 def what_stops(
     asked: TrainContext, missed: list[InfeasibleRun], *, excluded: tuple[Rejection, ...], open_sites: tuple[Site, ...]
 ) -> Verdict:
-    """When nothing does it: the limit that stops the try that came closest, and what would work."""
+    """
+    When nothing does it: the limit that stops the try that came closest, and what would work; of the filters where
+    nothing was tried.
+    """
     if not missed:
         unfit = next((loser for loser in excluded if loser.verdict.limit in {"precision", "training"}), None)
         if unfit is not None and not open_sites:

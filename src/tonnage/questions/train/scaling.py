@@ -87,7 +87,10 @@ def stops_paying(points: tuple[ScalingPoint, ...]) -> str:
 
 
 def fastest_likely(asked: TrainContext, place: Place, *, job: Job, framework: str | None) -> Arrangement | None:
-    """The fastest arrangement of a job that fits with the confidence asked for; None where none does."""
+    """
+    The fastest arrangement of a job that fits with the confidence asked for, else the surest to fit; None where none
+    fits.
+    """
     return fastest_arrangements(asked.model, place, job=job, framework=framework).likely(asked.request.confidence)
 
 
@@ -155,7 +158,9 @@ def place_of(asked: TrainContext, option: TrainOption) -> Place:
 
 
 def setup_of(asked: TrainContext, option: TrainOption, *, framework: str | None = None) -> TrainSetup:
-    """The setup of an option, with the habits of its software, or of the framework that was asked for."""
+    """
+    The setup of an option, rebuilt from its configuration with the habits of its software, or of the framework named.
+    """
     c = option.configuration
     names = (framework or software_spec(c.software).example,)
     kinds = templates(asked.model, place_of(asked, option), job=asked.job, frameworks=names)
@@ -233,7 +238,10 @@ def spot_against_on_demand(asked: TrainContext, best: TrainOption, *, sites: tup
 
 
 def _cheapest_spot(best: TrainOption, sites: tuple[Site, ...]) -> tuple[Offer, float] | None:
-    """The offer of the same accelerator that holds the job cheapest on spot, and its price per instance."""
+    """
+    The offer of the same accelerator that holds the job cheapest on spot, and its price per instance; None where nobody
+    lists one that does. [USD/h]
+    """
     found: list[tuple[float, Offer, float]] = []
     for site in sites:
         same = (
@@ -278,7 +286,10 @@ def _per_sequence(found: Arrangement) -> float:
 
 
 def _other_stacks(asked: TrainContext, best: TrainOption) -> Iterator[tuple[str, Arrangement]]:
-    """Software that splits layers by habit, in the option's format and in 8 bits where the part computes in them."""
+    """
+    Name and fastest arrangement of software that splits layers by habit, in the option's format and in 8 bits where the
+    part computes in them; those that run or fit nothing there are left out.
+    """
     card, case = catalog.accelerators(asked.additions)[best.configuration.accelerator], asked.job.case
     place = place_of(asked, best)
     formats = [case.precision, *(["fp8"] if "fp8" in card.peaks and case.precision == "bf16" else [])]

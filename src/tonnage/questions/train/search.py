@@ -106,7 +106,9 @@ def fastest_arrangements(
 
 
 def _per_sequence(found: Found) -> float:
-    """Time of a sequence in the fastest arrangement that surely fits; infinite where none does. [s]"""
+    """
+    Time of a sequence in the fastest arrangement that surely fits, else in the surest; infinite where none fits. [s]
+    """
     best = found.likely(MEMORY_SURE)
     return best.step_s / best.setup.global_batch if best is not None else inf
 
@@ -136,7 +138,7 @@ def _fastest_at_batch(
 
 
 def _search(space: Space, *, keep: int) -> Found:
-    """The search of one space with its functions filled in."""
+    """The search of one space with memory, chance of fitting, step time and its lower bounds filled in."""
     least = floor(space.templates)
     driver_bytes, layers = space.templates[0].accelerator.driver_memory_bytes, space.templates[0].model.depth
     upper = {kind.software.name: estimate.errors(kind).factor("memory_peak_bytes_upper") for kind in space.templates}
@@ -174,7 +176,10 @@ def _search(space: Space, *, keep: int) -> Found:
 
 
 def templates(model: Model, place: Place, *, job: Job, frameworks: tuple[str, ...] = ()) -> tuple[TrainSetup, ...]:
-    """Everything that the layout does not change, one per family of software."""
+    """
+    A setup for each family of software with everything that the layout does not change; layout, batches and
+    recomputation are the search's to fill in.
+    """
     found: dict[str, TrainSetup] = {}
     for name in frameworks or _frameworks(job, place)[0]:
         case = replace(

@@ -35,7 +35,7 @@ _ENDS: Final = 2
 
 def check_degrees(case: TrainCase, model: Model) -> None:
     """
-    Every stated degree divides what it splits.
+    Refuses a stated degree that does not divide what it splits.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def check_degrees(case: TrainCase, model: Model) -> None:
 
 
 def _check_expert_tensor(case: TrainCase, model: Model) -> None:
-    """What cuts an expert divides its width, and the ranks of a stage hold it."""
+    """Refuses an expert-tensor degree that does not divide the width of an expert or the ranks of a stage."""
     said, etp = case.layout, case.layout.etp
     if etp is None:
         return
@@ -147,7 +147,10 @@ def _is_settled(fitting: list[Chosen], layout: TrainLayout) -> bool:
 def _completions(
     case: TrainCase, model: Model, accelerator: Accelerator, *, layout: TrainLayout, software: SoftwareSpec
 ) -> Iterator[list[TrainSetup]]:
-    """Setups of one layout by micro-batch, the smallest first; in each list recompute grows."""
+    """
+    Setups of one layout by micro-batch, the smallest first; the setups of one list differ in how much is recomputed,
+    least first.
+    """
     first = _setup(case, model, accelerator, layout=layout, software=software)
     kinds = framework_defaults.recomputes(case, software, sharded=layout.zero_stage >= 3)
     for micro_batch in _micro_batches(case, layout):
