@@ -56,7 +56,7 @@ def _document(plan: BudgetPlan, *, most: int | None) -> Document:
 
 def _opened(plan: BudgetPlan, *, rank: int) -> Document:
     """
-    The plan with the bill of its first line opened; `rank` is a line of it.
+    The plan with the bill of its first line opened; `rank` is checked to be a line of it and changes nothing.
 
     Raises
     ------

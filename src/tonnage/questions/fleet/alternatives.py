@@ -262,8 +262,8 @@ def _without_terms(asked: FleetContext, terms: tuple[str, ...]) -> FleetContext:
 
 def binding_limits(solution: Solution, *, scale: float | None) -> tuple[FleetLimit, ...]:
     """
-    Limits that are used up, and what more of each would save in a month, the most first: quotas, spot shares, windows
-    and deadlines; what saves less than the solver's gap is left out.
+    Limits that are used up (quotas, spot shares, windows, deadlines; the first few of them), and what loosening each
+    alone would save in a month, the most first; what saves less than the solver's gap is left out.
     """
     asked, problem, _, fleet, _ = solution
     cost = fleet.cost

@@ -59,7 +59,7 @@ def _document(plan: OwnPlan, *, most: int | None) -> Document:
 
 def _opened(plan: OwnPlan, *, rank: int) -> Document:
     """
-    Every group whole, and the bill of their power opened; `rank` is a group.
+    Every group whole, and the bill of their power opened; `rank` is checked to be a group and changes nothing.
 
     Raises
     ------

@@ -321,7 +321,10 @@ def _longest(windows: int) -> float:
 
 
 def _vision_stages(model: Model, case: InferCase, precision: Precision) -> Stages:
-    """One image and a short question each: the tower, the prompt, and a step for each token of the answer."""
+    """
+    One image and a short question each: the tower, the prompt, and a step for each token of the answer, whose number
+    `seq_len` is. Refuses a case without a resolution.
+    """
     tower = next((t for t in model.towers if t.layers), None)
     if tower is None or case.resolution is None:
         lacks = "its vision tower's layers are not known" if tower is None else "give resolution, the image's side"

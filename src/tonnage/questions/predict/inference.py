@@ -233,7 +233,7 @@ def _replicas(case: InferCase) -> int:
 
 
 def _best(setup: Setup) -> Times:
-    """The smallest batch, of those that fit, after which a larger one gains little."""
+    """The smallest batch, of those that fit, after which a larger one gains little; 1 where even that does not fit."""
     best = batch_times(setup, 1)
     for batch in _BATCHES[1:]:
         if batch > _most(setup):
@@ -254,7 +254,7 @@ def _fits(setup: Setup, times: Times) -> bool:
 
 def _queue_times(setup: Setup, rate: float) -> tuple[Times, float, float]:
     """
-    Batch, mean latency and completed rate of a server under arrivals, split evenly over accelerators.
+    Batch, mean latency [s] and completed rate [samples/s] of a server under arrivals, split evenly over accelerators.
 
     The server collects the smallest batch that could do twice the rate, at most the one that saturates. A sample waits
     half of the batch's filling; then its batch runs beside the one before it, as often as that is still there.

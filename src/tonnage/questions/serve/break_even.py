@@ -370,17 +370,17 @@ def _another_replica(request: Serve, best: ServeOption, contenders: Iterable[_Sc
     """
     if request.rate_per_s is None:
         return []
-    share = best.capacity.max_rate_per_s
+    capacity = best.capacity.max_rate_per_s
     working = working_replicas(request, best.replicas)
-    error = 1.0 if share.high is None else share.high / share.value
-    able = share.value * (1.0 - request.headroom)
+    error = 1.0 if capacity.high is None else capacity.high / capacity.value
+    able = capacity.value * (1.0 - request.headroom)
     for one in sorted(contenders, key=lambda one: one.candidate.configuration != best.configuration):
         if _without_settings(one.candidate.configuration) != _without_settings(best.configuration):
             continue
         own = one.candidate.configuration == best.configuration
         if not own and not request.quick:
             continue
-        rate = share.value if own else _max_rate(request, one)
+        rate = capacity.value if own else _max_rate(request, one)
         firm = one.odds_under(request.slo).capacity(request.confidence) * one.scale if has_objectives(request) else 0.0
         surely = rate * (1.0 - request.headroom)
         if firm and best.sure:

@@ -120,7 +120,10 @@ def _replica(at: Deployment, additions: Additions) -> ServedTree:
 
 
 def _steady(at: Deployment, pricing: Pricing, *, rate_per_s: float) -> ServedTree:
-    """The same for arrivals at a rate of one replica, by the closed form that plans use."""
+    """
+    TTFT, TPOT and end-to-end latency of one replica as trees, for arrivals at a rate of its own, by the closed form
+    that plans use.
+    """
     state = traffic.open_load(at)
     times, load = state.times, state.load
     point, overload = state.at_rate(rate_per_s)
