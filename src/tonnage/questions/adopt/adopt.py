@@ -260,8 +260,8 @@ def _of_shape(running: Running, additions: Additions, assumed: list[str]) -> Mod
 
 def _train_case(request: Adopt, running: Running, model: Model, accelerator: str, assumed: list[str]) -> TrainCase:
     """
-    The job's configuration, as `predict` takes it; what the file leaves open is the program's default here. The count
-    is the user's, else the file's (appended to `assumed` where it says none).
+    The job's configuration, as `predict` takes it; what the file leaves open has a usual value here. The count is the
+    user's, else the file's; one accelerator a node where it says none, which `assumed` then says.
     """
     v = running.values()
     machine = running.machine

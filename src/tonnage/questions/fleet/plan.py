@@ -406,7 +406,10 @@ def _rejections(
 
 
 def runs(plan: FleetPlan, _: Additions) -> Iterator[Run]:
-    """The configurations that its numbers rest on, as calibrations know them: the best option first."""
+    """
+    The configurations that its numbers rest on, as calibrations know them: replicas in the plan's order, at a chosen
+    number of requests in flight, then runs of training.
+    """
     asked = {workload.name: workload for workload in plan.request.workloads}
     for replica in plan.replicas:
         serve = asked[replica.workload].serve

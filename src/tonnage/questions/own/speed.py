@@ -111,7 +111,10 @@ def _deployment(asked: Asked, part: Accelerator, *, count: int = 1) -> Deploymen
 
 
 def case_at_home(asked: Asked, part: Accelerator, *, count: int) -> ServeCase:
-    """One request at a time with all of the model on a part, or its layers spread over several."""
+    """
+    The case of one request at a time with all of the model on a part, or its layers spread over `count` of them; a
+    prompt that the context has no room for is shortened.
+    """
     prompt = min(asked.prompt, max(1, asked.context - _ANSWER))
     return ServeCase(
         model=asked.model,

@@ -216,7 +216,9 @@ def too_little_cache(need: float, kv_tokens: float) -> Verdict:
 
 
 def misses_objective(request: Serve, alone: Point, *, limit: str) -> Verdict:
-    """Even a single request misses an objective; `limit` is "ttft", "tpot" or "e2e", and the tail counts."""
+    """
+    The verdict that even a single request misses an objective at the percentile; `limit` is "ttft", "tpot" or "e2e".
+    """
     reached = {"ttft": alone.ttft_tail_s, "tpot": alone.tpot_tail_s, "e2e": alone.e2e_tail_s}[limit]
     wanted = {"ttft": request.slo.ttft_s, "tpot": request.slo.tpot_s, "e2e": request.slo.e2e_s}[limit] or 0.0
     return refusal(
