@@ -73,7 +73,7 @@ def document_of(answer: Any, *, top: int | None = None, every: bool = False, **a
     if (kind := kind_of_answer(answer)) is not None:
         return _finished(kind.find("page", "PAGE").document(answer, most=most), answer)
     shown = _SHOWN[type(answer).__name__]
-    return _finished(_found(shown.report)(answer, **({"most": most} if shown.cut else about)), answer)
+    return _finished(_import_function(shown.report)(answer, **({"most": most} if shown.cut else about)), answer)
 
 
 def explanation_of(plan: Any, *, rank: int = 1) -> Document:
@@ -96,7 +96,7 @@ def charts_of(answer: Any) -> tuple[Chart, ...]:
         drawn = kind.find("page", "PAGE").charts(answer)
     else:
         shown = _SHOWN.get(type(answer).__name__)
-        drawn = _found(shown.charts)(answer) if shown is not None and shown.charts else ()
+        drawn = _import_function(shown.charts)(answer) if shown is not None and shown.charts else ()
     return tuple(chart for chart in drawn if chart is not None)
 
 
@@ -119,7 +119,7 @@ def explains(answer: Any) -> bool:
     return kind_of_answer(answer) is not None
 
 
-def _found(where: str) -> Any:
+def _import_function(where: str) -> Any:
     """What stands at "module:function", imported now."""
     module, _, name = where.partition(":")
     return getattr(importlib.import_module(f"tonnage.{module}"), name)

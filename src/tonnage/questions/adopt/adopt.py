@@ -171,7 +171,7 @@ USUAL_STEPS: Final = 1000
 
 def trained_today(request: Adopt, running: Running, *, accelerator: str, additions: Additions, today: date) -> Adoption:
     """
-    Today's job, and what would end no later for less; without a sentence.
+    Today's job, and what would end no later for less; the sentence is left empty, for the caller.
 
     Raises
     ------

@@ -143,9 +143,10 @@ def option_at(
     serve: Serve, outcome: Candidate, *, replicas: int, reserved: int = 0, today: date
 ) -> tuple[Serve, ServeOption, bool] | None:
     """
-    A configuration on so many replicas at the rate asked for, else at what they carry; and whether they carry it.
+    A configuration on so many replicas: the request at the rate asked for, or at just under what they carry where that
+    is less; the option; and whether they carry the rate asked for.
 
-    Absent where no offer holds them. `reserved` accelerators of a replica are paid for, used or not.
+    None where no offer has that many. `reserved` accelerators of a replica are paid for, used or not.
     """
     most = outcome.best.rate_per_s * replicas
     carries = (serve.rate_per_s or 0.0) <= most

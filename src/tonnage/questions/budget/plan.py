@@ -97,7 +97,11 @@ def _serving(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPl
 
 
 def _least_verdict(request: Budget, *, additions: Additions, today: date) -> Verdict:
-    """Why nothing is bought, and what the least costs."""
+    """
+    Why nothing is bought: what the cheapest deployment costs that serves next to no load (one request in 1,000 s), and
+    by how much that exceeds the budget [USD/h]. No amount where the request asks for no model, or nothing meets the
+    objectives.
+    """
     serve = request.serve
     assert serve is not None
     if request.model is None:

@@ -298,7 +298,10 @@ def run_candidates(
 
 
 def _sites(request: FleetRequest, held: tuple[Stock, ...], number: int) -> Iterator[tuple[Site, Site, tuple[str, ...]]]:
-    """Each site, with the offers of it that a run may take, rented or one's own, and their terms but spot."""
+    """
+    Each site that the workload may use, the same site with only the offers that a run may take (of one's own machines
+    as many as there are), and their terms but spot. Sites without such an offer or term are left out.
+    """
     for site in sites_for(held, number):
         mine = [one for one in held if one.site is site and number in one.users and one.offer.kind not in WORKERS]
         offers = tuple(dict.fromkeys(one.offer for one in mine))

@@ -61,7 +61,7 @@ def stock(request: FleetRequest, *, additions: Additions) -> tuple[tuple[Stock, 
     """
     Every kind of machine worth looking at, own machines first, and the accelerators that the filters leave nothing of.
     """
-    open_sites, users, excluded = _open(request, additions)
+    open_sites, users, excluded = _open_sites(request, additions)
     cores = any(w.kind == "cpu" for w in request.workloads)
     runs = any(w.run is not None for w in request.workloads)
     apart = request.zones == 1 and any(w.survives > 0 for w in request.workloads)
@@ -84,7 +84,7 @@ def stock(request: FleetRequest, *, additions: Additions) -> tuple[tuple[Stock, 
     return (*_owned_stock(request, additions), *_hosts(found, request.filters.terms)), excluded
 
 
-def _open(
+def _open_sites(
     request: FleetRequest, additions: Additions
 ) -> tuple[list[Site], dict[Offer, frozenset[int]], tuple[Rejection, ...]]:
     """Sites that any workload's filters leave, who may use each of their offers, and what no filter leaves."""

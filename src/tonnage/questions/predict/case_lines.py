@@ -81,7 +81,7 @@ def raw_cases(file: IO[bytes], *, yaml: bool = False) -> Iterator[tuple[int, Any
         A list as a whole is too large or malformed, or there is no case. A bad line is no exception: it comes as one.
     """
     if yaml:
-        yield from enumerate(_list_of(read_yaml(_whole(file), where="the list")), 1)
+        yield from enumerate(_list_of(read_yaml(_read_whole(file), where="the list")), 1)
         return
     number, first = 0, b""
     while not first.strip():
@@ -89,7 +89,7 @@ def raw_cases(file: IO[bytes], *, yaml: bool = False) -> Iterator[tuple[int, Any
         if not first:
             raise BadFact(_NO_CASE)
     if first.lstrip().startswith(b"["):
-        yield from enumerate(_list_of(decode_json(first + _whole(file), where="the list")), 1)
+        yield from enumerate(_list_of(decode_json(first + _read_whole(file), where="the list")), 1)
         return
     while first:
         if first.strip():
@@ -262,7 +262,8 @@ def _json_line(line: bytes) -> Any:
         return error
 
 
-def _whole(file: IO[bytes]) -> bytes:
+def _read_whole(file: IO[bytes]) -> bytes:
+    """What is left of the file; refuses more than `LARGEST_LIST` bytes."""
     data = file.read(LARGEST_LIST + 1)
     if len(data) > LARGEST_LIST:
         size = LARGEST_LIST // 1024**2

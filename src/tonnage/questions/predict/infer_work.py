@@ -103,7 +103,10 @@ def stages_of(model: Model, case: InferCase, *, batch: int) -> Stages:
 
 @lru_cache(maxsize=1024)
 def _stages(model: Model, case: InferCase) -> Stages:
-    """See `stages_of`; kept by model and case, from which what runs it and where was taken out."""
+    """
+    `stages_of` with the batch in the case. Kept by model and case: the caller empties the case's accelerator and
+    engine, on which the work does not depend.
+    """
     precision = precision_of(case.precision)
     _check(model, case)
     if case.tp > 1 and (not model.layers or model.kind in {"asr", "diffusion", "video-diffusion"}):
@@ -274,7 +277,10 @@ def _diffusion(model: Model, case: InferCase, precision: Precision) -> Stages:
 
 
 def _counted_denoiser(model: Model, *, side: float, images: float, precision: Precision) -> Work:
-    """One step of a denoiser that is known by its totals."""
+    """
+    One step of a denoiser known only by its FLOP at one size, scaled to images of `side` pixels, `images` of them at
+    once. Activation values that are not published are taken from the FLOP; refuses a model without a known FLOP.
+    """
     known = model.network
     if known is None:
         raise Unmeasured(f"model {model.id}: neither its denoiser's shape nor its FLOP are known")

@@ -124,7 +124,9 @@ def near_text(near: Near) -> str:
 
 
 def _several(found: Sequence[Predicted | str], refused: Sequence[str], *, every: bool) -> tuple[Block, ...]:
-    """Predictions in tables by kind of case, then what was refused."""
+    """
+    Predictions in tables by kind of case, the first `ROWS` unless `every`; then the first few of the cases refused.
+    """
     fitting = sum(isinstance(one, Predicted) and one.result.fits for one in found)
     counts = f"{plural(len(found), 'case')}: {fitting} fit, {len(found) - fitting - len(refused)} do not"
     shown = found if every else found[:ROWS]

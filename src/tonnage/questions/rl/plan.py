@@ -279,7 +279,10 @@ def _trail(best: RlOption, first: Arranged) -> tuple[Decision, ...]:
 
 
 def _off_policy(asked: Context[Rl], best: RlOption, open_sites: tuple[Site, ...]) -> str:
-    """What a staleness of one step would save on the first option's accelerators; empty where nothing is known."""
+    """
+    How a step's time on the first option's accelerators changes with a staleness of one step. Empty where the request
+    allows staleness already, the option has one accelerator, or nothing runs so there.
+    """
     if asked.request.staleness or best.accelerators < 2:
         return ""
     stale = replace(asked.request, staleness=1)

@@ -80,13 +80,16 @@ def _rate(per_s: float) -> str:
     return show(per_s, "1/s").replace("/", " req/")
 
 
-def _open(request: Serve) -> bool:
+def _without_objectives(request: Serve) -> bool:
     return not objectives(request.slo)
 
 
-def _few(plan: ServePlan) -> list[int]:
-    """The frontier of price and latency, where no objective is given."""
-    return sorted(plan.frontier or (0,))[:5] if _open(plan.request) else []
+def _of_frontier(plan: ServePlan) -> list[int]:
+    """
+    Positions of up to five options on the frontier of price and latency, where no objective is given; empty where one
+    is.
+    """
+    return sorted(plan.frontier or (0,))[:5] if _without_objectives(plan.request) else []
 
 
 def _ranking(plan: ServePlan) -> Ranking:
@@ -111,7 +114,7 @@ def _recommendation(plan: ServePlan, best: ServeOption) -> Headline:
     one = "unit" if c.pools else "replica"
     how = ", ".join((plural(best.replicas, one), degrees(c), c.precision.stored.upper(), *c.settings()))
     run = engine_release(c.engine.name, c.engine)
-    lead = "Cheapest, no objective given: " if _open(plan.request) else ""
+    lead = "Cheapest, no objective given: " if _without_objectives(plan.request) else ""
     parts = used_of(best, product(c.accelerator))
     return Headline(
         f"{lead}{parts}",
@@ -193,7 +196,7 @@ def _risks(plan: ServePlan, best: ServeOption) -> list[str | Text]:
         told += [
             Text(f"Quality: {change.told}.", kind="check") for change in plan.quality if change.what.startswith("nvfp4")
         ][:1]
-    if _open(plan.request):
+    if _without_objectives(plan.request):
         told.append(
             "No objective is given, so no option is the best: this is the frontier of price and latency; "
             "--ttft or --tpot picks one."
@@ -347,7 +350,7 @@ def _way(way: FleetWay) -> str:
 
 PAGE: Final = Page(
     charts=serve_charts,
-    question=plan_question, ranking=_ranking, few=_few, answer=_recommendation, meters=_meters, cells=_cells,
+    question=plan_question, ranking=_ranking, few=_of_frontier, answer=_recommendation, meters=_meters, cells=_cells,
     risks=_risks, why=_why, parts=option_parts,
     tried="configurations", used=used_of,
     looked=lambda plan: f"{plan.evaluated} configurations evaluated, {plan.simulated} of them simulated",

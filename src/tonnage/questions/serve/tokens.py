@@ -45,7 +45,7 @@ def tokens_instead(request: Serve, options: Sequence[ServeOption], *, model: str
     Returns
     -------
     TokensInstead or None
-        None where no provider states a price of this model's tokens.
+        None where no provider states a price of this model's tokens, or the first option has no unit costs.
     """
     if not options or options[0].unit_costs is None:
         return None

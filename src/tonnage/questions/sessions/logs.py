@@ -193,7 +193,10 @@ class Links(NamedTuple):
 
 def links_of(trace: Trace) -> Links:
     """
-    Who continues whom.
+    Which session each request continues, by the block ids of prompts.
+
+    It continues the request that last held its deepest known block. Blocks that many requests hold (the first `shared`
+    tokens) do not count. A request that continues none begins a session: its session is its own index, its gap NaN.
 
     Raises
     ------

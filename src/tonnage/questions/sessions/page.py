@@ -117,11 +117,11 @@ def _classes(profile: SessionProfile) -> dict[str, Contents]:
     rows = [
         (
             f"{one.share:.0%}",
-            f"{_middle(one.first_tokens):,.0f}",
-            f"{_middle(one.growth_tokens):,.0f}",
-            f"{_middle(one.output_tokens):,.0f}",
+            f"{_median(one.first_tokens):,.0f}",
+            f"{_median(one.growth_tokens):,.0f}",
+            f"{_median(one.output_tokens):,.0f}",
             " ".join(f"{chance:.0%}" for chance in one.go_on),
-            show(_middle(one.gap_s), "s"),
+            show(_median(one.gap_s), "s"),
             f"{one.branch_share:.0%}",
         )
         for one in profile.classes
@@ -134,5 +134,6 @@ def _classes(profile: SessionProfile) -> dict[str, Contents]:
     }
 
 
-def _middle(spread: Spread) -> float:
+def _median(spread: Spread) -> float:
+    """Value of the spread at the share nearest to one half."""
     return min(spread, key=lambda point: abs(point[0] - 0.5))[1]

@@ -117,7 +117,10 @@ def _draw_traffic(asked: SimulationTraffic) -> Traced:
 
 
 def _turns(asked: SimulationTraffic, profile: SessionProfile) -> Traced:
-    """Turns of sessions, with names for the blocks that later turns have in common with them."""
+    """
+    Turns drawn from a profile of sessions, as many as asked for (else `USUAL_REQUESTS`) at the rate asked for (else
+    1/s); turns that begin with the same tokens share names of blocks.
+    """
     import numpy as np
 
     from tonnage.simulation.sessions import draw_turns
@@ -143,9 +146,11 @@ def _turns(asked: SimulationTraffic, profile: SessionProfile) -> Traced:
 
 def block_names(turns: Turns, size: int) -> tuple[Any, Any]:
     """
-    Offsets and names of each turn's whole blocks of prompt: equal names hold equal tokens.
+    Where the names of each turn begin, and the names (numbers) of its whole prompt blocks of `size` tokens, flat: equal
+    names hold equal tokens.
 
-    A turn keeps the names of the blocks that it keeps, and has new ones for the others.
+    A turn begins with the names common to its group, then has those of the tokens that it keeps of the turn before in
+    its session, then new ones. A first turn (an infinite gap) keeps none.
     """
     import numpy as np
 
