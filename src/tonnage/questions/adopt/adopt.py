@@ -316,8 +316,8 @@ def _framework(running: Running) -> str | None:
 
 def _steps(request: Adopt, running: Running, case: TrainCase, assumed: list[str]) -> int:
     """
-    Optimizer steps of the run: of the user's tokens (one epoch), else stated, else of the stated samples; a usual
-    number where nothing is said.
+    Optimizer steps of the run: from the user's tokens of one epoch times the file's epochs; else the file's steps; else
+    its samples by the global batch; a usual number, with a line in `assumed`, where nothing is said.
     """
     assert case.global_batch and case.seq_len
     a_step = case.global_batch * case.seq_len

@@ -117,8 +117,8 @@ def _optimal(
     request: Budget, planned: Callable[[float, float], TrainOption | None]
 ) -> tuple[float, TrainOption, float] | None:
     """
-    The size whose best run costs the budget, that run, and its tokens: with little data a larger model. None where no
-    run stays within the budget.
+    The size [parameters] whose best run costs as much as the budget allows, that run, and its tokens: with little data
+    a larger model. None where no run stays within the budget.
     """
     assert request.usd is not None
     flop = request.usd * FLOP_PER_USD

@@ -271,8 +271,8 @@ def kinds_of(asked: FleetContext, fleet: Fleet) -> list[str]:
 
 def _carries(solution: Solution, *, w: int, firm: bool) -> tuple[float, ...]:
     """
-    Of each bucket, the share of the period's requests that one kind of replica (way `w`, firm or spot) gets [-]; of one
-    bucket, by capacity.
+    Of each bucket, the share [-] of the period's requests that one kind of replica (way `w`, firm or spot) gets among
+    all replicas of its workload: by the solved flows, or by capacity where there are none.
     """
     problem, fleet, way = solution.problem, solution.fleet, solution.problem.ways[w]
     shares = []

@@ -195,8 +195,9 @@ def links_of(trace: Trace) -> Links:
     """
     Which session each request continues, by the block ids of prompts.
 
-    It continues the request that last held its deepest known block. Blocks that many requests hold (the first `shared`
-    tokens) do not count. A request that continues none begins a session: its session is its own index, its gap NaN.
+    It joins the session of the request that last held its deepest known block; turn and gap count from that session's
+    latest request. Blocks that many requests hold (the first `shared` tokens) do not count. A request that joins none
+    begins a session: its session is its own index, its gap NaN.
 
     Raises
     ------
