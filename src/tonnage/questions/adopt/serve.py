@@ -73,7 +73,8 @@ def read_server(request: Adopt, running: Running, *, accelerator: str, additions
 
 def served_today(request: Adopt, running: Running, *, accelerator: str, additions: Additions, today: date) -> Adoption:
     """
-    Today's server under the load it carries or is said to carry, and what would carry it better; without a sentence.
+    Today's server under the load it carries or is said to carry, and what would carry it better; the sentence is left
+    empty, for the caller.
 
     Raises
     ------

@@ -49,7 +49,10 @@ class Hours(Record, kw_only=True):
 
 
 def hours_of(request: FleetRequest) -> Hours:
-    """The hours of all workloads together: a day, or a week where a load differs by its days."""
+    """
+    The hours of all workloads together: a day, or a week where a load differs by its days. Hours of like load are
+    merged into periods, whose load is the largest of their hours'.
+    """
     lengths = [len(w.shape.hours) for w in request.workloads if w.shape.hours]
     days = [WEEK for w in request.workloads if _days(w) < WEEK // DAY]
     n = max([DAY, *lengths, *days])

@@ -186,8 +186,9 @@ def _other_fleets(solution: Solution, tried: dict[str, Fleet]) -> tuple[alternat
 
 def _adopt_cheaper(solution: Solution, fleet: Fleet) -> tuple[Solution, str]:
     """
-    The answer with a cheaper fleet in its place once that is simulated, and ""; or the answer as it was and why the
-    other is none.
+    The answer with a cheaper fleet in its place once that is simulated, and ""; the answer as it was, and why, where
+    the other misses objectives in simulation. Where the other is no longer cheaper with simulated capacities, the old
+    fleet stays, without a reason.
     """
     cheaper, old = solution, solution.fleet
     unsure = _unsure(solution._replace(fleet=fleet))

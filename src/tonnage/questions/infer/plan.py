@@ -332,8 +332,8 @@ def _decoder(request: Infer, part: Accelerator) -> Decoder | None:
 
 def _decode(request: Infer, part: Accelerator) -> tuple[int, float | None]:
     """
-    Accelerators that the decoders alone call for, headroom kept, and the streams over one accelerator's decoders; 0 and
-    None where it decodes nothing or its rate is not known.
+    Accelerators that the decoders alone call for, headroom kept; and the share [-] of one accelerator's decoders that
+    all streams take (above 1 where one is too few). 0 and None where it decodes nothing or its rate is not known.
     """
     video, known = request.video, _decoder(request, part)
     if video is None or known is None:

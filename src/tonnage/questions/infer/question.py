@@ -20,7 +20,7 @@ FRAMES: Final = {"480p": (854, 480), "720p": (1280, 720), "1080p": (1920, 1080),
 
 def infer_request(values: Mapping[str, Any], *, additions: Additions = catalog.NOTHING) -> Infer:
     """
-    An inference request from named texts.
+    An inference request from named texts; the rate of audio counts hours of it an hour.
 
     Raises
     ------

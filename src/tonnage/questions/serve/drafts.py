@@ -211,7 +211,10 @@ def adapter_decision(
 
 
 def _because(mine: Adapters, first: Candidate) -> str:
-    """What the chosen way takes of memory, and how long requests wait, on the first option's replicas."""
+    """
+    What adapters kept the chosen way (merged, resident or loaded when asked for) take of memory on the first option's
+    replicas, and how long requests wait for one.
+    """
     at = first.replica.placement
     if mine.kept == "merged":
         return "each has replicas of its own, which run as fast as the base"
