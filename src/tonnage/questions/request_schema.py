@@ -79,7 +79,10 @@ def groups_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def property_of(field: Field) -> dict[str, Any]:
-    """The schema of what may be written in one field."""
+    """
+    JSON Schema of what may be written in one field: a text with its unit, or a bare number too where the field takes
+    one.
+    """
     about = {"description": field.help}
     if field.reads == "flag":
         return {"type": "boolean", **about}

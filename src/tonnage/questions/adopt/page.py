@@ -106,7 +106,10 @@ def _cheaper_nearby(answer: Adoption) -> bool:
 
 
 def _row(label: str, option: ServeOption | TrainOption) -> tuple[str, ...]:
-    """An option under a label; capacity is of all replicas."""
+    """
+    An option's row under a label: of a server the USD of a month and the rate that all replicas carry together [1/s],
+    of a job the USD and the time of the whole run.
+    """
     price = f"{option.bill.usd_per_hour:,.2f}"
     where = provider_name(option.bill.provider)
     if isinstance(option, ServeOption):

@@ -270,7 +270,11 @@ def _micro_batches(case: TrainCase, layout: TrainLayout) -> list[int]:
 def _setup(
     case: TrainCase, model: Model, accelerator: Accelerator, *, layout: TrainLayout, software: SoftwareSpec
 ) -> TrainSetup:
-    """All of a setup but its batches and recomputation."""
+    """
+    All of a setup but its batches and recomputation. Where the case leaves them open, weights are stored in the format
+    of computation (in BF16 where that has under 16 bits, in NF4 for QLoRA), and master weights are kept where all
+    weights are trained.
+    """
     precision = number_format(case.precision).name
     usual = "nf4" if case.method == "qlora" else precision if number_format(precision).bits >= 16 else "bf16"
     network = bool(model.network)
