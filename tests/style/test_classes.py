@@ -22,7 +22,7 @@ ALLOWED = {
 HEADERS = {"PlanHeader", "RankedPlan", "RankedOption", "RunOption", "Context", "Form"}
 """Records that others extend: what all plans, options, questions and forms of a page hold (decision 16)."""
 OPENED = {"float", "StepTable", "Times"}
-"""What one formula runs on, plain and explained: numbers that keep their parts, where they come from (decision 28)."""
+"""What one formula runs on, plain and explained: numbers that keep their parts, where they come from (decision 4)."""
 
 
 def base_name(node: ast.expr) -> str:

@@ -217,6 +217,8 @@ def _as_option(message: str, known: list[str]) -> str:
 def _instead(error: click.NoSuchOption, known: list[str]) -> str:
     if (our := our_option(error.option_name, known)) is not None:
         return f"; here it is '{our}'"
+    if error.option_name == "--quick" and error.ctx is not None and error.ctx.info_name == "REQUEST":
+        return "; a request file says it itself: quick: true"
     if error.option_name == "--quick":
         return "; nothing is simulated here that it could leave out: ask without it"
     close = nearest(error.option_name, known, count=1) or tuple(error.possibilities or ())[:1]

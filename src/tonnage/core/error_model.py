@@ -10,9 +10,9 @@ The user's own calibration comes before any level.
 An error has named causes (`CAUSES`): kernels of the accelerator, host work of the software, the two together, and a
 rest of its own. Two stacks share the causes whose subjects they have in common, so their errors correlate
 (`correlation`), and a comparison between them is surer than either number: `ratio` gives the interval of the ratio of
-two costs, `tied` whether the dearer of two options may cost no more than the other.
+two costs, `tie_ratio` up to which ratio the dearer of two options may cost no more than the other.
 
-Whether a number was simulated or computed in the steady state, and what else was looked at, does not enter.
+What else was looked at does not enter, nor whether a number was simulated: that changes the number at the ends.
 """
 
 from __future__ import annotations

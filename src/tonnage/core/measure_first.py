@@ -26,6 +26,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.infer_plan import InferOption
+from tonnage.domain.metrics import METRICS
 from tonnage.domain.plan import Bill, Configuration, RankedPlan, ServeOption
 from tonnage.domain.train_plan import RunOption, TrainConfiguration, TrainOption
 from tonnage.engines.registry import engine_spec
@@ -275,7 +276,8 @@ def rival_of(option: Weighed, place: int, *, free: float = 1.0, confidence: floa
         cost = _in_whole(units, option.count, each=1.0, usd=_cost(option).value, rate=measured)
     elif isinstance(option, ServeOption):
         capacity, ranks = option.capacity, option.configuration.ranks
-        measured, name = (capacity.tpot_s, "TPOT") if capacity.tpot_s.value > 0.0 else (capacity.ttft_s, "TTFT")
+        metric = METRICS["tpot_s" if capacity.tpot_s.value > 0.0 else "ttft_s"]
+        measured, name = getattr(capacity, metric.name), metric.title
         load = f"{max(1, round(capacity.concurrency)):,} at once"
         units = option.replicas * (1.0 - option.headroom) / free
         each = option.accelerators / option.replicas / option.bill.accelerators_per_instance

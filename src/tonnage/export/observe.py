@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.engine_spec import Series, ServerMetrics
+from tonnage.domain.metrics import OBJECTIVES
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.engines.registry import engine_spec, metrics_of
 from tonnage.errors import BadRequest
@@ -96,13 +97,10 @@ def _latencies(
     Predictions stand beside percentiles alone: a page that gives means is not compared with them.
     """
     slo, capacity = plan.request.slo, option.capacity
-    wanted: tuple[tuple[str, str, float | None, Quantity | None], ...] = (
-        ("TTFT", "ttft_s", slo.ttft_s, capacity.ttft_s),
-        ("TPOT", "tpot_s", slo.tpot_s, capacity.tpot_s),
-        ("E2E", "e2e_s", slo.e2e_s, None),
-    )
     found, unwatched = [], []
-    for name, key, limit, predicted in wanted:
+    for name, key in ((metric.title, metric.name) for metric in OBJECTIVES):
+        limit: float | None = getattr(slo, key)
+        predicted: Quantity | None = getattr(capacity, key, None)
         expression, how = _latency(page, key, job, percentile=slo.percentile)
         if expression is None:
             unwatched += [name] if limit is not None else []

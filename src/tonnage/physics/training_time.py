@@ -1,4 +1,4 @@
-"""Seconds of one operator inside a training step, and of one exchange between ranks.
+"""Seconds of one operator inside a training step, and of one exchange between ranks (`simulation.training` adds).
 
 Training runs few, large, long kernels at the power limit, so a handful of shares describes them better
 than grids of single kernels do: the share of the peak that long products reach, what is lost on short

@@ -10,6 +10,7 @@ import msgspec
 
 from tonnage.domain.diagnosis import Diagnosis, Verdict
 from tonnage.domain.measurement import Capacity, DeviceMeasurement, Measurement, Point
+from tonnage.domain.metrics import LATENCIES, SPEEDS, objectives_text
 from tonnage.domain.profile import Profile, TracedOperator
 from tonnage.domain.train_measurement import StepTimes, TrainBudget, TrainMeasurement, TrainRun
 from tonnage.report.document import (
@@ -24,7 +25,6 @@ from tonnage.report.document import (
     grid,
     sections,
 )
-from tonnage.report.metrics import METRICS, SPEEDS, objectives_text
 from tonnage.units import plural, show
 
 FIRST_ROWS = 14
@@ -133,8 +133,8 @@ _COLUMNS: dict[str, Callable[[Point], str]] = {
     ),
     "cached>4": lambda p: "" if p.cached_share is None else f"{p.cached_share:.0%}",
     **{
-        f"{METRICS[name].title} p50/95/99 ms>{spare}": partial(_ms, name)
-        for name, spare in (("ttft_s", ""), ("tpot_s", ""), ("itl_s", 4), ("e2e_s", 3))
+        f"{metric.title} p50/95/99 ms>{spare}": partial(_ms, metric.name)
+        for metric, spare in zip(LATENCIES, ("", "", 4, 3), strict=True)
     },
     "client delay ms>7": lambda p: "" if p.client_delay_s is None else f"{p.client_delay_s * 1e3:.2f}",
 }

@@ -15,9 +15,9 @@ import msgspec
 
 from tonnage.catalog import model_name, part_name
 from tonnage.domain.calibration import CalibrationUse
+from tonnage.domain.metrics import METRICS
 from tonnage.engines.registry import engine_title
 from tonnage.report.document import Block, Document, Headline, Meters, Section, Table, Text, grid
-from tonnage.report.metrics import METRICS
 from tonnage.report.screen import TEXT_LINES, lines_of
 from tonnage.report.wording import plural
 

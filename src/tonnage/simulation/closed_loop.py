@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tonnage.domain.metrics import METRICS
 from tonnage.record import Record
 from tonnage.simulation.simulated import Served
 from tonnage.simulation.steps import MixedStep, StepTable
@@ -366,7 +367,7 @@ def saturated_loop(table: StepTable, load: Load) -> Served:
     return Served(
         ttft_s=ttft,
         tpot_s=tpot,
-        e2e_s=table.named("TTFT", ttft) + table.named("decode", (steps - 1.0) * tpot),
+        e2e_s=table.named(METRICS["ttft_s"].title, ttft) + table.named("decode", (steps - 1.0) * tpot),
         requests_per_s=batch / per_request,
         running=batch,
         saturated=True,
@@ -413,7 +414,7 @@ def static_batch(table: StepTable, load: Load, *, batch: float, piped: float = 1
     first = table.request_s + piped * prompts_s
     steps = max(0.0, load.output_tokens - 1.0)
     step = table.decode_s(batch, load.prompt_tokens + (load.output_tokens + 1.0) / 2.0)
-    total = table.named("TTFT", first) + table.named("decode", steps * step)
+    total = table.named(METRICS["ttft_s"].title, first) + table.named("decode", steps * step)
     return Served(ttft_s=first, tpot_s=step, e2e_s=total, requests_per_s=batch / total, running=batch)
 
 

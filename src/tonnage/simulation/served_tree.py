@@ -14,14 +14,14 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from tonnage.domain.answer import Opened, Quantity, named
+from tonnage.domain.metrics import SPEEDS
 from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, mean_step
 from tonnage.simulation.closed_loop import LoopLog
 from tonnage.simulation.simulated import Served
 from tonnage.simulation.step_tree import OpenTable
 from tonnage.simulation.steps import MixedStep
 
-TTFT: Final = "TTFT"
-TPOT: Final = "TPOT"
+TTFT, TPOT = (metric.title for metric in SPEEDS)
 E2E: Final = "end to end"
 _DECODE: Final = "decode steps"
 _MIXED: Final = "prefill steps"

@@ -9,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from tonnage.domain.machine import LocalAnswer
+from tonnage.domain.metrics import OBJECTIVES
 from tonnage.domain.plan import BreakEven
 from tonnage.record import Record
 from tonnage.report.document import Text
@@ -19,14 +20,13 @@ MOST_POINTS: Final = 4
 FEW_POINTS: Final = 2
 """Points beyond error from which those within it are left to the reasons."""
 FIELDS: Final = {
-    "mean rate": "rate", "concurrency": "concurrency", "peak over mean": "peak_to_mean", "TTFT": "ttft", "TPOT": "tpot",
-    "E2E": "e2e", "deadline": "deadline", "budget": "budget", "tokens to train on": "tokens", "items": "items",
+    "mean rate": "rate", "concurrency": "concurrency", "peak over mean": "peak_to_mean", "deadline": "deadline",
+    "budget": "budget", "tokens to train on": "tokens", "items": "items",
+    **{metric.title: metric.title.lower() for metric in OBJECTIVES},
 }  # fmt: skip
 """Input of a break-even point -> the field that holds it."""
 WORDS: Final = {
-    "ttft": "the TTFT objective",
-    "tpot": "the TPOT objective",
-    "e2e": "the E2E objective",
+    **{metric.title.lower(): f"the {metric.title} objective" for metric in OBJECTIVES},
     "eu": "the EU filter",
     "budget": "the budget",
     "deadline": "the deadline",

@@ -18,6 +18,7 @@ from tonnage.catalog.models import model_ids
 from tonnage.catalog.rows import data_version
 from tonnage.catalog.traffic import profiles
 from tonnage.domain.answer import Breakdown
+from tonnage.domain.metrics import OBJECTIVES
 from tonnage.domain.plan import ServePlan
 from tonnage.domain.published import Near
 from tonnage.domain.requests.field import Field
@@ -29,7 +30,6 @@ from tonnage.questions.question import LENGTHS
 from tonnage.record import Record
 from tonnage.report import html
 from tonnage.report.document import Section, grid
-from tonnage.report.metrics import OBJECTIVES
 from tonnage.report.wording import figure_name
 from tonnage.version import __version__
 from tonnage.web.listings import LISTINGS, ListingView, accuracy_rows, cheapest_rows, counts
@@ -48,9 +48,10 @@ UNITS: Final = {"1/s": "per second", "s": "s", "USD": "$", "USD/h": "$/h", "byte
                 "bytes/s": "GB/s", "W": "W"}  # fmt: skip
 """Dimension -> what stands beside its input."""
 ACRONYMS: Final = {
-    "ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E", "eu": "EU only", "tp": "TP", "pp": "PP", "dp": "DP", "ep": "EP",
-    "cp": "CP", "kv": "KV cache", "ecc": "ECC", "mig": "MIG", "nvlink": "NVLink", "nvme": "NVMe", "lora": "LoRA",
-    "gpu": "GPU", "cpu": "CPU", "slo": "SLO", "fps": "FPS", "moe": "MoE", "rl": "RL", "usd": "USD", "pue": "PUE",
+    **{one.title.lower(): one.title for one in OBJECTIVES}, "eu": "EU only", "tp": "TP", "pp": "PP", "dp": "DP",
+    "ep": "EP", "cp": "CP", "kv": "KV cache", "ecc": "ECC", "mig": "MIG", "nvlink": "NVLink", "nvme": "NVMe",
+    "lora": "LoRA", "gpu": "GPU", "cpu": "CPU", "slo": "SLO", "fps": "FPS", "moe": "MoE", "rl": "RL",
+    "usd": "USD", "pue": "PUE",
 }  # fmt: skip
 """Words of field names that are written otherwise."""
 LABELS: Final = {
@@ -68,7 +69,7 @@ PREDICTED: Final = {"cases": [{"kind": "serve", "model": "13B", "accelerator": "
                                "isl": 1024, "osl": 256}]}  # fmt: skip
 """Example of a prediction."""
 FIGURES: Final = {
-    "TTFT": "Time to first token (TTFT)", "TPOT": "Time per output token (TPOT)", "output rate": "Output tokens/s",
+    **{one.title: f"{one.words} ({one.title})" for one in OBJECTIVES}, "output rate": "Output tokens/s",
     "prompt": "Prompt tokens/s, one request", "energy per token": "Energy per token", "memory": "Memory, serving",
     "networks": "Latency of vision, audio and embedding", "training step": "Step time, training",
 }  # fmt: skip

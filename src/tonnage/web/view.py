@@ -11,12 +11,12 @@ import msgspec
 
 from tonnage.catalog import model_name
 from tonnage.domain.machine import LocalAnswer
+from tonnage.domain.metrics import OBJECTIVES, SPEEDS
 from tonnage.questions.answers import charts_of, document_of, explains, explanation_of, works
 from tonnage.record import Record
 from tonnage.report import html
 from tonnage.report.charts.chart import Chart
 from tonnage.report.document import Block, Document, Headline, Meter, Meters, Note, Section, Table, Text
-from tonnage.report.metrics import OBJECTIVES
 from tonnage.web.changes import Suggestion, suggestions
 from tonnage.web.matrix import Matrix, fastest, matrix_of
 
@@ -32,7 +32,8 @@ CHOICES: Final = {
 LAZY: Final = ' loading="lazy"'
 CONSTANT: Final = "term"
 """Column that is shown where it tells rows apart."""
-SPEEDS: Final = ("TTFT", "TPOT", "time", "latency")
+BESIDE_PRICE: Final = (*(metric.title for metric in SPEEDS), "time", "latency")
+"""First words of the columns that a choice shows beside its price."""
 EVIDENCE: Final = ("measured", "calibrated", "derived", "assumed")
 TABS: Final = {
     "Load": (
@@ -274,7 +275,7 @@ def _choices(answer: Any, table: Table | None) -> tuple[Card, ...]:
         speeds = [
             f"{word.replace('time', '')} {cell}".strip()
             for head, cell in cells.items()
-            if (word := head.partition(" ")[0]) in SPEEDS
+            if (word := head.partition(" ")[0]) in BESIDE_PRICE
         ]
         beside = " · ".join(filter(None, (*speeds, bounds.removesuffix(")"))))
         cards.append(

@@ -274,7 +274,7 @@ class Filters(SparseRecord, kw_only=True):
         tuple[str, ...],
         accelerator_field("only what is there already, at the price of its power: 8 x A100 80GB, 4 x L40S", name="own"),
     ] = ()
-    """Groups as they are written; `planning.own.stock` reads them."""
+    """Groups as they are written; `core.stock` reads them."""
     discounts: Annotated[
         tuple[str, ...], offer_field("what a provider takes off its prices for you: aws=30 %", name="discount")
     ] = ()

@@ -21,6 +21,7 @@ from tonnage.core.calibration_use import at_once, calibrations_among
 from tonnage.core.header import Infeasible
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.diagnosis import Diagnosis
+from tonnage.domain.metrics import SPEEDS
 from tonnage.domain.plan import Configuration, ServeOption
 from tonnage.domain.precision import number_format
 from tonnage.domain.requests.common import Filters
@@ -358,12 +359,8 @@ def _upgrade(upgrade: str, serve: Serve, made: Started, now: State, *, today: da
     if before is None or after is None:
         raise BadRequest(f"upgrade: what the file starts is predicted not to run on {echo(upgrade)}")
     told = ", ".join(
-        f"{what} {new / old - 1.0:+.0%}"
-        for what, old, new in (
-            ("TTFT", before.ttft_s, after.ttft_s),
-            ("TPOT", before.tpot_s, after.tpot_s),
-            ("most requests", before.most_per_s, after.most_per_s),
-        )
+        f"{what} {getattr(after, field) / getattr(before, field) - 1.0:+.0%}"
+        for field, what in (*((metric.name, metric.title) for metric in SPEEDS), ("most_per_s", "most requests"))
     )
     canary = f"one replica of {now.replicas} on {version}" if now.replicas > 1 else f"a second replica on {version}"
     return Action(

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tonnage.catalog import accelerators_text, model_name, parts_name, provider_name
+from tonnage.domain.metrics import SPEEDS
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainOption
 from tonnage.engines.registry import engine_title
 from tonnage.questions.adopt.question import Action, Adoption, Advice, Running, State
 from tonnage.report.document import Command, Document, Headline, Note, Table, Text, document, grid
-from tonnage.report.metrics import SPEEDS
 from tonnage.report.wording import degrees, plural
 from tonnage.units import show
 
@@ -121,8 +121,7 @@ def _row(label: str, option: ServeOption | TrainOption) -> tuple[str, ...]:
             f"{option.replicas}x{degrees(c)} {c.precision.stored.upper()}",
             price,
             f"{option.usd_per_month:,.0f}",
-            show(seen.ttft_s.value, "s", digits=2),
-            show(seen.tpot_s.value, "s", digits=2),
+            *(show(getattr(seen, metric.name).value, metric.unit, digits=2) for metric in SPEEDS),
             f"{most:.3g}",
             where,
         )
@@ -147,8 +146,7 @@ def advice_document(answer: Advice, *, most: int | None = None) -> Document:
     """The advice as blocks; `most` actions, None = as many as a first screen has."""
     shown = answer.actions[: most or ACTIONS_SHOWN]
     seen = answer.seen
-    measured = [f"TTFT {show(seen.ttft_s, 's')}"] if seen.ttft_s else []
-    measured += [f"TPOT {show(seen.tpot_s, 's')}"] if seen.tpot_s else []
+    measured = [f"{metric.title} {show(s, metric.unit)}" for metric in SPEEDS if (s := getattr(seen, metric.name))]
     return document(
         f"Seen: {show(seen.rate_per_s, '1/s')}, {seen.prompt_tokens:,.0f} prompt and "
         f"{seen.output_tokens:,.0f} output tokens" + (", " + ", ".join(measured) if measured else ""),
@@ -185,8 +183,7 @@ def _state_row(name: str, state: State, saved: float) -> tuple[str, ...]:
         state.precision.stored.upper(),
         f"{state.usd_per_month:,.0f}",
         f"{saved:,.0f}" if saved else "",
-        show((state.replayed or state).ttft_s, "s", digits=2),
-        show((state.replayed or state).tpot_s, "s", digits=2),
+        *(show(getattr(state.replayed or state, metric.name), metric.unit, digits=2) for metric in SPEEDS),
         f"{state.most_per_s:.3g}",
     )
 

@@ -15,6 +15,7 @@ from tonnage.catalog.hub.resolve import resolve
 from tonnage.core.header import Context, Infeasible, model_facts, provenance
 from tonnage.core.sites import Site, sites
 from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.metrics import objectives, objectives_text
 from tonnage.domain.model import Model, Moe
 from tonnage.domain.plan import PLAN_SCHEMA, Configuration, ServeOption, ServePlan
 from tonnage.domain.precision import Precision, number_format
@@ -85,9 +86,9 @@ def served_today(request: Adopt, running: Running, *, accelerator: str, addition
     serve, model, site, configuration = made.serve, made.model, made.site, made.configuration
     replicas, assumed, findings = made.replicas, list(made.assumed), list(made.findings)
     outcome = outcome_of(serve, model, site=site, configuration=configuration)
-    if isinstance(outcome, Infeasible) and outcome.verdict.limit in {"ttft", "tpot"} and not _has_objectives(request):
+    if isinstance(outcome, Infeasible) and outcome.verdict.limit in {"ttft", "tpot"} and not objectives(request.slo):
         assumed.append(
-            f"no objectives: {_objectives(serve.slo)} are missed by a lone request ({outcome.verdict.reason})"
+            f"no objectives: {objectives_text(serve.slo)} are missed by a lone request ({outcome.verdict.reason})"
         )
         serve = replace(serve, slo=Slo(percentile=serve.slo.percentile))
         outcome = outcome_of(serve, model, site=site, configuration=configuration)
@@ -202,9 +203,9 @@ def _request(
             f"{longest:,} tokens that the server takes; give --prompt-tokens and --output-tokens"
         )
     slo = request.slo
-    if not _has_objectives(request):
+    if not objectives(request.slo):
         slo = replace(USUAL_OBJECTIVES, percentile=slo.percentile)
-        assumed.append(f"objectives: {_objectives(slo)} (--ttft and --tpot state yours)")
+        assumed.append(f"objectives: {objectives_text(slo)} (--ttft and --tpot state yours)")
     if not (request.profile or request.prompt_tokens):
         assumed.append(
             f"chat: {lengths.prompt_tokens:,.0f} prompt and {lengths.output_tokens:,.0f} output tokens on average "
@@ -237,15 +238,6 @@ def _adapters(running: Running) -> Adapters | None:
 def _adapter_fields(running: Running) -> AdapterFields:
     kept = _adapters(running)
     return AdapterFields() if kept is None else AdapterFields(adapters=kept.count, adapter_rank=kept.rank)
-
-
-def _has_objectives(request: Adopt) -> bool:
-    return any(limit is not None for limit in (request.slo.ttft_s, request.slo.tpot_s, request.slo.e2e_s))
-
-
-def _objectives(slo: Slo) -> str:
-    named = (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("E2E", slo.e2e_s))
-    return f"p{slo.percentile:g} " + ", ".join(f"{name} <= {show(limit, 's')}" for name, limit in named if limit)
 
 
 def _configuration(

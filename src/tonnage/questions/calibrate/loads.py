@@ -25,6 +25,7 @@ from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.engine_spec import Overheads, with_async_scheduling
 from tonnage.domain.layout import Layout
 from tonnage.domain.measurement import Measurement, Point
+from tonnage.domain.metrics import METRICS
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision, number_format
 from tonnage.errors import BadRequest, echo
@@ -289,8 +290,8 @@ def refuse_impossible(point: Point, at: Deployment, *, name: str) -> None:
     """
     ttft_s = point.ttft_s.mean if point.ttft_s else None
     tpot_s = point.tpot_s.mean if point.tpot_s and (point.output_tokens or 0.0) > 1.0 else None
-    _refuse_unread("TTFT", ttft_s, at, name=name)
-    _refuse_unread("TPOT", None if at.engine.speculative_tokens else tpot_s, at, name=name)
+    _refuse_unread(METRICS["ttft_s"].title, ttft_s, at, name=name)
+    _refuse_unread(METRICS["tpot_s"].title, None if at.engine.speculative_tokens else tpot_s, at, name=name)
     prompt, answer = point.computed_tokens, point.output_tokens
     if not prompt or not answer:
         return

@@ -10,8 +10,8 @@ from tonnage.catalog import part_name
 from tonnage.domain.calibration import Calibrated, CalibrationError, MeasurePlan
 from tonnage.domain.listing import Refresh, Refreshed, RefreshedModel, RefreshedModels
 from tonnage.domain.measurement import History
+from tonnage.domain.metrics import METRICS
 from tonnage.report.document import Command, Document, Headline, Note, document, grid
-from tonnage.report.metrics import METRICS
 from tonnage.units import plural, show
 
 FIRST_ROWS = 10

@@ -24,6 +24,7 @@ from tonnage.catalog import Additions, part_name
 from tonnage.catalog.rows import SHIPPED, data_version, folder_in, installed_versions
 from tonnage.core.files import read_text
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
+from tonnage.domain.metrics import SPEEDS
 from tonnage.domain.plan import BY_AVERAGES, Provenance, ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest
@@ -90,8 +91,9 @@ def figures(plan: Comparable) -> Iterator[Figure]:
     yield "cost", option.cost.unit, option.cost.value, True
     if isinstance(option, ServeOption):
         yield "cost of 1M output tokens", "USD", option.usd_per_million_output_tokens, True
-        yield "ttft", "s", option.capacity.ttft_s.value, True
-        yield "tpot", "s", option.capacity.tpot_s.value, True
+        for metric in SPEEDS:
+            value = getattr(option.capacity, metric.name).value
+            yield metric.title.lower(), metric.unit, value, metric.less_is_better
         yield "capacity of a replica", "1/s", option.capacity.max_rate_per_s.value, False
         yield "headroom", "fraction", option.headroom, None
     elif isinstance(option, BatchOption):

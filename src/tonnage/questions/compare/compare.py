@@ -16,6 +16,7 @@ import msgspec
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.core.calibration_use import each_once
+from tonnage.domain.metrics import OBJECTIVES
 from tonnage.domain.simulate import Simulated, Simulation
 from tonnage.errors import BadRequest, echo
 from tonnage.questions.compare.answer import COMPARE_SCHEMA, Compared, Comparing, Comparison
@@ -208,9 +209,11 @@ def figures_of(found: Simulated, accelerators: int) -> Iterator[Figure]:
         yield "objectives", "", "met" if found.slo_met else "missed", None
         yield "goodput", "1/s", found.goodput_per_s, False
         yield "goodput of an accelerator", "1/s", _per_accelerator(found.goodput_per_s, accelerators), False
-    for name, latency in (("ttft", found.ttft_s), ("tpot", found.tpot_s), ("e2e", found.e2e_s)):
+    for metric in OBJECTIVES:
+        latency = getattr(found, metric.name)
         for share in ("p50", "p95", "p99"):
-            yield f"{share} {name}", "s", None if latency is None else getattr(latency, share), True
+            seen = None if latency is None else getattr(latency, share)
+            yield f"{share} {metric.title.lower()}", metric.unit, seen, metric.less_is_better
     yield "p99 ITL", "s", None if found.itl_s is None else found.itl_s.p99, True
     yield "requests answered", "1/s", found.requests_per_s, False
     yield "output tokens", "1/s", found.output_tokens_per_s, False

@@ -14,6 +14,7 @@ from tonnage.core.files import read_mapping, read_text
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchPlan
 from tonnage.domain.case import InferResult, Latency, Result, ServeResult, TrainResult
+from tonnage.domain.metrics import OBJECTIVES
 from tonnage.domain.plan import PLAN_SCHEMA, ServePlan
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest, TonnageError, echo
@@ -28,7 +29,6 @@ from tonnage.questions.simulate.simulate import simulation_of
 Side = tuple[str, str, Any]
 """Name, sort (plan, case or simulation), content."""
 _KINDS: Final[dict[type, str]] = {ServePlan: "serve", BatchPlan: "batch", TrainPlan: "train"}
-_LATENCIES: Final = (("ttft", "ttft_s"), ("tpot", "tpot_s"), ("e2e", "e2e_s"))
 _RATES: Final = (
     ("output tokens", "output_tokens_per_s", "1/s"), ("requests", "requests_per_s", "1/s"),
     ("samples", "samples_per_s", "1/s"), ("tokens of an accelerator", "tokens_per_s_per_accelerator", "1/s"),
@@ -194,8 +194,8 @@ def _of_case(result: Result) -> Iterator[Figure]:
     """What is compared of a prediction, in the order it is told; memory is of one accelerator."""
     yield "fits", "", "yes" if result.fits else f"no: {result.why}", None
     yield "basis", "", result.basis, None
-    for name, field in _LATENCIES:
-        latency = getattr(result, field, None)
+    for metric in OBJECTIVES:
+        name, latency = metric.title.lower(), getattr(result, metric.name, None)
         if isinstance(latency, Latency):
             yield name, "s", latency.mean, True
             yield f"p95 {name}", "s", latency.p95, True

@@ -35,6 +35,7 @@ from tonnage.questions.predict.predict import predict
 from tonnage.questions.serve.option import share_of
 from tonnage.questions.train.job import TrainContext, job_of
 from tonnage.questions.train.scaling import setup_of
+from tonnage.simulation.served_tree import TPOT, TTFT
 
 _BREAKDOWN: Final = partial(Breakdown, schema=BREAKDOWN_SCHEMA)
 _SIMULATED: Final = Evidence(tier="formula", source="the plan's request-level simulation beyond the steady state")
@@ -300,7 +301,7 @@ def _case_of(plan: ServePlan, option: ServeOption) -> ServeCase:
 def _planned_latency(node: Quantity, option: ServeOption) -> Quantity:
     """A mean latency of the steady state under what the plan says of it."""
     c = option.capacity
-    planned = {"TTFT": c.ttft_mean_s, "TPOT": c.tpot_mean_s}.get(node.name)
+    planned = {TTFT: c.ttft_mean_s, TPOT: c.tpot_mean_s}.get(node.name)
     if planned is None or planned == node.value:
         return node
     # The tree below is that of equal lengths, as a case states them.

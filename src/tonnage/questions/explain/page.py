@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tonnage.catalog import part_name
 from tonnage.domain.answer import Breakdown, Evidence, Quantity
+from tonnage.domain.metrics import METRICS, SPEEDS
 from tonnage.errors import UnknownName
 from tonnage.report.document import (
     Block,
@@ -28,7 +29,7 @@ from tonnage.units import show
 DEPTH: Final = 7
 """Levels below a number that are shown unless asked otherwise: operators of a steady state."""
 PLAN_DEPTH: Final = 6
-_FIRST: Final = frozenset({"TTFT", "TPOT", "step"})
+_FIRST: Final = frozenset(one.title for one in (*SPEEDS, METRICS["step_s"]))
 _SHORTEST: Final = 0.0005
 """Of the whole; parts below are counted, not shown. [-]"""
 _LARGEST: Final = 4

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tonnage.catalog import model_name, part_name, parts_name, provider_name, rejected_name, seller
+from tonnage.domain.metrics import METRICS, OBJECTIVES, SPEEDS, Metric, objectives
 from tonnage.questions.fleet.answer import (
     FleetAlternative,
     FleetCheck,
@@ -28,7 +29,6 @@ from tonnage.report.document import (
     grid,
     sections,
 )
-from tonnage.report.metrics import OBJECTIVES, objectives
 from tonnage.report.page import WholePage, explained_whole
 from tonnage.report.screen import ROWS, by_averages, dates_to, first_screen, left_out, no_plan, price_dates
 from tonnage.report.wording import commitment_text, money, plural, shortages_text
@@ -171,9 +171,9 @@ def _run_text(run: FleetRun) -> str:
     )
 
 
-def _times(check: FleetCheck) -> list[tuple[str, float]]:
+def _times(check: FleetCheck, latencies: Sequence[Metric] = OBJECTIVES) -> list[tuple[str, float]]:
     """What was seen of each latency. [s]"""
-    seen = ((metric.title, getattr(check, metric.name)) for metric in OBJECTIVES)
+    seen = ((metric.title, getattr(check, metric.name)) for metric in latencies)
     return [(title, value) for title, value in seen if value is not None]
 
 
@@ -184,7 +184,9 @@ def _limits(plan: FleetPlan, workload: str) -> dict[str, float]:
         return {}
     if asked.serve is not None:
         return {metric.title: limit for metric, limit in objectives(asked.serve.slo)}
-    return {} if asked.infer is None or asked.infer.latency_s is None else {"E2E": asked.infer.latency_s}
+    return (
+        {} if asked.infer is None or asked.infer.latency_s is None else {METRICS["e2e_s"].title: asked.infer.latency_s}
+    )
 
 
 def _risks(plan: FleetPlan, *, hidden: int) -> list[str | Text]:
@@ -308,7 +310,7 @@ def _bill(plan: FleetPlan) -> Table | None:
 def _check(check: FleetCheck) -> str:
     """A check in a sentence; of samples the mean latency, which is computed."""
     hour = f"{DAYS[check.hour // 24 % 7]} " if check.hour >= 24 else ""
-    times = [f"{name} {show(value, 's')}" for name, value in _times(check) if name != "E2E"]
+    times = [f"{name} {show(value, 's')}" for name, value in _times(check, SPEEDS)]
     if not times and check.e2e_s is not None:
         times = [f"mean latency {show(check.e2e_s, 's')}, computed"]
     held = times if not check.requests else [f"p{check.percentile:g} {', '.join(times)}"]

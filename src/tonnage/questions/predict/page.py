@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
 from typing import Any, Final, NamedTuple
 
 from tonnage.catalog import model_name, part_name, parts_name, product
 from tonnage.domain.answer import BREAKDOWN_SCHEMA, Breakdown, Quantity
 from tonnage.domain.case import Case, InferCase, Latency, Result, ServeResult, TrainCase, TrainResult
+from tonnage.domain.metrics import METRICS, OBJECTIVES
 from tonnage.domain.published import Near
 from tonnage.domain.rl import RlCase, RlResult
 from tonnage.engines.registry import engine_release
@@ -27,7 +29,6 @@ from tonnage.report.document import (
     sections,
 )
 from tonnage.report.measured import HINT, with_measured
-from tonnage.report.metrics import METRICS
 from tonnage.report.wording import plural, span
 from tonnage.units import show
 
@@ -42,7 +43,7 @@ MLPERF: Final = "mlcommons/"
 UNVERIFIED: Final = "MLPerf: figures derived from results, and predictions beside them, are not verified by MLCommons."
 """What its rules ask of whoever shows other figures beside its results."""
 NEAR_NUMBERS: Final = {
-    "ttft_ms": ("TTFT", " ms"), "tpot_ms": ("TPOT", " ms"), "e2e_ms": ("end to end", " ms"),
+    **{f"{metric.name.removesuffix('_s')}_ms": (metric.title, " ms") for metric in OBJECTIVES},
     "output_tokens_per_s": ("output", " tokens/s"), "step_time_s": ("step", " s"), "samples_per_s": ("", " samples/s"),
     "tokens_per_s_per_accel": ("", " tokens/s each"), "peak_mem_gb": ("peak memory", " GB"),
 }  # fmt: skip
@@ -146,7 +147,7 @@ def _tables(found: Sequence[Predicted]) -> Iterator[Table]:
     for kind in dict.fromkeys(type(one.case) for one in found):
         rows = [(one, _cells(one.result)) for one in found if type(one.case) is kind]
         names = [metric.title for metric in METRICS.values() if any(metric.title in cells for _, cells in rows)]
-        numbers = (f"{name}>{spare}" for name, spare in zip(names, SPARE, strict=False))
+        numbers = (f"{name}>{spare}" for name, spare in zip(names, chain(SPARE, repeat(SPARE[-1])), strict=False))
         yield grid(
             ("case~", "accelerators~", "software<9", "load<6", *numbers, "basis<3"),
             [

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tonnage.catalog import part_name, parts_name
+from tonnage.domain.metrics import SPEEDS, objectives
 from tonnage.domain.plan import LoadPoint, ServeOption, ServePlan
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.serve_parts import Roofline
 from tonnage.domain.sessions import TraceSessions
 from tonnage.report.charts.chart import COLOURS, Chart, axis, colour, layer_charts, log_axis, memory_chart, records
 from tonnage.report.charts.options import Axis, options_chart, point_of
-from tonnage.report.metrics import SPEEDS, objectives
 from tonnage.units import show
 
 UNBOUNDED: Final = 1e11

@@ -12,6 +12,7 @@ from tonnage.catalog import accelerators_text, model_name, part_name, parts_name
 from tonnage.core.header import COMMUNITY, Context, names_taken, what_if
 from tonnage.core.ranking import at_risk
 from tonnage.core.replica import Replica
+from tonnage.domain.metrics import SPEEDS, objectives
 from tonnage.domain.plan import Decision, SeparatePools, ServeOption, SimulatedCapacity, Sizing
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
@@ -57,9 +58,11 @@ def risk(option: ServeOption, *, request: Serve) -> str:
         return ""
     c, slo = option.capacity, request.slo
     found = [
-        f"{name} may reach {show(latency.high or latency.value, 's', digits=2)}"
-        for name, latency, limit in (("TTFT", c.ttft_s, slo.ttft_s), ("TPOT", c.tpot_s, slo.tpot_s))
-        if limit is not None and (latency.high or latency.value) > limit
+        f"{metric.title} may reach {show(latest, metric.unit, digits=2)}"
+        for metric, limit in objectives(slo)
+        if metric in SPEEDS
+        for latency in (getattr(c, metric.name),)
+        if (latest := latency.high or latency.value) > limit
     ]
     far = f": {' and '.join(found)} within error" if found else ""
     return f"meets every objective with {whole_percent(option.chance)} only{far} ({option.basis})"
@@ -198,7 +201,7 @@ def trail(request: Serve, options: tuple[ServeOption, ...], *, missed_memory: bo
         reason = "weights and cache need more memory" if missed_memory else "the objectives need more bandwidth"
         fits = Decision(question="Does it fit one accelerator?", answer="no", because=reason)
     slo = request.slo
-    named = [f"{n} {show(v, 's')}" for n, v in (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("E2E", slo.e2e_s)) if v]
+    named = [f"{metric.title} {show(limit, metric.unit)}" for metric, limit in objectives(slo)]
     target = Decision(
         question="Is there a latency target?",
         answer=", ".join(named) or "no",

@@ -9,6 +9,7 @@ import msgspec
 
 from tonnage.catalog import model_name, parts_name, product, provider_name
 from tonnage.domain.answer import Quantity
+from tonnage.domain.metrics import SPEEDS, objectives, objectives_text
 from tonnage.domain.plan import Capacity, ServeOption, ServePlan
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
@@ -17,7 +18,6 @@ from tonnage.engines.registry import engine_release
 from tonnage.questions.serve.charts import serve_charts
 from tonnage.questions.serve.page_option import option_parts
 from tonnage.report.document import EVERY, Contents, Headline, Meter, Text
-from tonnage.report.metrics import SPEEDS, objectives, objectives_text
 from tonnage.report.page import EVIDENCE, MEETS, PROVIDER, REGION, Cell, Page, at
 from tonnage.report.screen import (
     Ranking,

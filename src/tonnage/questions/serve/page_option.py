@@ -8,6 +8,7 @@ import math
 from typing import Final
 
 from tonnage.catalog import part_name
+from tonnage.domain.metrics import OBJECTIVES
 from tonnage.domain.plan import PoolWorkers, ServeOption, ServePlan
 from tonnage.domain.serve_parts import EncoderWay
 from tonnage.report.charts.chart import Chart, axis, layer_charts, names, records
@@ -17,9 +18,7 @@ from tonnage.units import show
 
 BINDS: Final = {
     "kv": "KV cache",
-    "ttft": "TTFT",
-    "tpot": "TPOT",
-    "e2e": "E2E",
+    **{metric.name.removesuffix("_s"): metric.title for metric in OBJECTIVES},
     "batch": "concurrent sequences",
     "compute": "arithmetic",
 }

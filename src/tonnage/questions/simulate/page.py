@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from tonnage.catalog import model_name, product
 from tonnage.domain.case import Latency
+from tonnage.domain.metrics import LATENCIES, METRICS, OBJECTIVES, objectives_text
 from tonnage.domain.simulate import FleetSeen, Occupancy, Simulated, Simulation
 from tonnage.engines.registry import engine_release
 from tonnage.questions.compare.answer import Compared, Comparison
 from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, names, records
 from tonnage.report.document import Column, Document, Meter, Note, Table, grid, sections
-from tonnage.report.metrics import METRICS, OBJECTIVES, objectives_text
 from tonnage.report.screen import first_screen
 from tonnage.report.wording import figure_name, percent, span
 from tonnage.units import show
@@ -105,11 +105,8 @@ def _three(value: float) -> str:
 
 def _latencies(found: Simulated) -> Table:
     heads = ("", "mean>3", "p50>2", "p90>4", "p95>", "p99>1", "90 % of the mean>")
-    rows = (
-        ("time to first token", found.ttft_s), ("  queueing delay", found.queue_s),
-        ("time per output token", found.tpot_s), ("inter-token latency (ITL)", found.itl_s),
-        ("end to end", found.e2e_s),
-    )  # fmt: skip
+    rows = [(metric.words.lower(), getattr(found, metric.name)) for metric in LATENCIES]
+    rows.insert(1, ("  queueing delay", found.queue_s))
     return grid(heads, [(name, *_cells(latency)) for name, latency in rows if latency is not None])
 
 

@@ -13,6 +13,7 @@ from tonnage.core.replica import with_queueing
 from tonnage.core.serving_traffic import open_load
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import Latency
+from tonnage.domain.metrics import SPEEDS
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.simulate import SIMULATE_SCHEMA, CapacityFound, FleetSeen, Occupancy, Simulated, Simulation
 from tonnage.errors import BadRequest
@@ -253,9 +254,10 @@ def _capacity_of(
 def _sentence(asked: Simulation, found: Simulated) -> str:
     """Whether the objectives hold, the tails, and the capacity where it was asked for."""
     parts = []
-    for name, latency in (("TTFT", found.ttft_s), ("TPOT", found.tpot_s)):
+    for metric in SPEEDS:
+        latency = getattr(found, metric.name)
         if latency is not None and latency.p95 is not None:
-            parts.append(f"p95 {name} {show(latency.p95, 's')}")
+            parts.append(f"p95 {metric.title} {show(latency.p95, metric.unit)}")
     load = (
         f"{asked.traffic.concurrency} clients"
         if asked.traffic.concurrency

@@ -19,6 +19,8 @@ class Metric(NamedTuple):
     """That `units.show` writes; empty = a plain number, whose unit the title says."""
     words: str = ""
     """Its title written out; empty = as it is."""
+    less_is_better: bool | None = True
+    """Absent = neither end is better."""
 
 
 METRICS: Final = {
@@ -28,14 +30,14 @@ METRICS: Final = {
         Metric("tpot_s", "TPOT", "s", "Time per output token"),
         Metric("itl_s", "ITL", "s", "Inter-token latency"),
         Metric("e2e_s", "E2E", "s", "End-to-end latency"),
-        Metric("output_tokens_per_s", "output tokens/s"),
+        Metric("output_tokens_per_s", "output tokens/s", less_is_better=False),
         Metric("step_s", "step", "s"),
-        Metric("tokens_per_s_per_accelerator", "tokens/s each"),
-        Metric("samples_per_s", "samples/s"),
-        Metric("samples_per_s_per_accelerator", "samples/s each"),
+        Metric("tokens_per_s_per_accelerator", "tokens/s each", less_is_better=False),
+        Metric("samples_per_s", "samples/s", less_is_better=False),
+        Metric("samples_per_s_per_accelerator", "samples/s each", less_is_better=False),
         Metric("latency_s", "latency", "s"),
         Metric("board_w", "power each", "W"),
-        Metric("requests_per_s", "req/s"),
+        Metric("requests_per_s", "req/s", less_is_better=False),
         Metric("memory_peak_bytes", "peak memory", "bytes"),
     )
 }
@@ -44,6 +46,8 @@ OBJECTIVES: Final = tuple(METRICS[name] for name in ("ttft_s", "tpot_s", "e2e_s"
 """Latencies that may be limited."""
 SPEEDS: Final = OBJECTIVES[:2]
 """Those that every answer has."""
+LATENCIES: Final = tuple(METRICS[name] for name in ("ttft_s", "tpot_s", "itl_s", "e2e_s"))
+"""Those that a simulation or a measurement has percentiles of."""
 
 
 def objectives(slo: Slo) -> list[tuple[Metric, float]]:
