@@ -7,7 +7,7 @@ import ctypes.util
 import itertools
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -79,17 +79,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Ask once more what failed while the day changed: an answer is dated, and two of one question are compared."""
     day = date.today()
     try:
-        return (yield)  # type: ignore[misc]
+        return (yield)
     except AssertionError:
         if date.today() == day:
             raise
     names = pyfuncitem._fixtureinfo.argnames
     pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
-    return True  # type: ignore[misc]
+    return True
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

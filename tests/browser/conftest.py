@@ -41,12 +41,21 @@ def visit(browser: Any, page_address: str) -> Iterator[Any]:
     """
     `visit(path, width=…, dark=…)` opens a page; at the end nothing may have left the machine or complained.
 
-    `refused`: an answer with status 400 is expected.
+    `refused`: an answer with status 400 is expected. `held`: takes what the page asks about the progress of an answer,
+    which stays as it is until each is let go.
     """
     seen: list[Any] = []
     troubles: list[str] = []
 
-    def visit(path: str, *, width: int = 1280, dark: bool = False, scripts: bool = True, refused: bool = False) -> Any:
+    def visit(
+        path: str,
+        *,
+        width: int = 1280,
+        dark: bool = False,
+        scripts: bool = True,
+        refused: bool = False,
+        held: list[Any] | None = None,
+    ) -> Any:
         context = browser.new_context(
             viewport={"width": width, "height": 900},
             color_scheme="dark" if dark else "light",
@@ -72,6 +81,8 @@ def visit(browser: Any, page_address: str) -> Iterator[Any]:
                 else None
             ),
         )
+        if held is not None:
+            page.route("**/progress/**", held.append)
         page.goto(page_address + path)
         seen.append(page)
         return page
