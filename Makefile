@@ -11,7 +11,7 @@ comma := ,
 DEV := $(CORE)-$(subst $(comma),-,$(EXTRAS))
 # One process a core, eight at most; WORKERS=0 runs one test after the other. ARGS='-k roofline -x' goes on to the program.
 WORKERS ?= logical
-PARALLEL := --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal
+PARALLEL := --numprocesses $(WORKERS) --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 # Tests start Tonnage some hundred times; without byte code each start compiles it anew, and pytest rewrites every test.
 export PYTHONDONTWRITEBYTECODE :=
 .DELETE_ON_ERROR:

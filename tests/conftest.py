@@ -78,6 +78,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: ("slow" in item.keywords, "measured" in item.keywords, folder_rank(item.path)))
 
 
+EXAMPLES_ANSWERED = ("tests/core/test_measure_first", "tests/docs/test_request_files", "tests/report/test_screens")
+"""Tests that read the answers to the examples, which one worker makes for all of them."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Workers take whole files, so that what a file makes once is made once; journeys in a browser one by one."""
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+    class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            if nodeid.startswith("tests/browser/"):
+                return nodeid
+            return "examples" if nodeid.startswith(EXAMPLES_ANSWERED) else nodeid.partition("::")[0]
+
+    return ByFile(config, log)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Ask once more what failed while the day changed: an answer is dated, and two of one question are compared."""

@@ -15,6 +15,7 @@ from tonnage.questions.answers import (
     show,
     show_document,
 )
+from tonnage.questions.launchable import launchable_option
 from tonnage.questions.registry import KINDS
 from tonnage.report.document import Headline, Meter, Meters, Section, Table, Text, grid
 from tonnage.report.html import blocks, figures, report, save, standalone, table
@@ -94,7 +95,9 @@ def test_every_kind_of_plan_is_explained(capsys: pytest.CaptureFixture[str]) -> 
         plans += plan.__subclasses__()
     assert {kind.answer for kind in KINDS.values()} == {plan for plan in plans if not plan.__subclasses__()}
     plan = tonnage.plan_serve("8B", rate="3/s", traffic="chat", accelerator="H100", quick=True)
-    with pytest.raises(BadRequest, match="option 99"):
-        explanation_of(plan, rank=99)
+    for rank in (99, 0, -1):
+        for ask in (explanation_of, tonnage.explain, launchable_option):
+            with pytest.raises(BadRequest, match=f"option {rank}: the plan has 1; choose 1 to 1"):
+                ask(plan, rank=rank)
     show_document(explanation_of(plan), why=True)
     assert "Memory of one accelerator" in capsys.readouterr().out

@@ -7,7 +7,7 @@ the request, the version, the catalogue's dates.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
 from tonnage.domain.accelerator import HostNeed
@@ -21,6 +21,7 @@ from tonnage.domain.published import QualityChange
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.serve_parts import FleetDay, ImageCosts, Roofline
 from tonnage.domain.sessions import PrefixReuse, SessionCosts
+from tonnage.errors import BadRequest
 from tonnage.record import Record, SparseRecord
 
 __all__ = ["PoolWorkers"]
@@ -419,3 +420,17 @@ class ServePlan(RankedPlan[Serve, ServeOption], kw_only=True, tag_field="kind", 
     """Prefill and decode apart; absent when not asked for, or when no such fleet meets the objectives."""
     tokens: TokensInstead | None = None
     """Buying the tokens instead; absent where no provider states a price of them, or nothing serves the load."""
+
+
+def option_at_rank(options: Sequence[Option], rank: int) -> Option:
+    """
+    The option of that rank, counted from one.
+
+    Raises
+    ------
+    BadRequest
+        The plan has no such option.
+    """
+    if not 0 < rank <= len(options):
+        raise BadRequest(f"option {rank}: the plan has {len(options)}; choose 1 to {len(options)}")
+    return options[rank - 1]

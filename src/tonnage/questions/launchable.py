@@ -19,7 +19,7 @@ from tonnage.core.deployment import case_of, deploy
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.case import Traffic
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
-from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.domain.plan import ServeOption, ServePlan, option_at_rank
 from tonnage.domain.precision import number_format
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest, TonnageError
@@ -74,16 +74,15 @@ def launchable_option(
         raise BadRequest("the plan has no option: it is infeasible, and its sentence says what stands in the way")
     if pools:
         plan = _with_pools_first(plan)
-    if rank > len(plan.options):
-        raise BadRequest(f"option {rank} does not exist; choose 1 to {len(plan.options)}")
     facts = dict(plan.model)
     if checkpoint is not None:
         facts["named"] = checkpoint
     if isinstance(plan, RlPlan):
-        return replace(plan, model=facts), plan.options[rank - 1]
+        return replace(plan, model=facts), option_at_rank(plan.options, rank)
     model = _resolve_model(plan, additions)
     if isinstance(plan, TrainPlan):
-        facts |= _accelerator_facts(plan.options[rank - 1].configuration.accelerator, additions)
+        option = option_at_rank(plan.options, rank)
+        facts |= _accelerator_facts(option.configuration.accelerator, additions)
         shape = {} if model is None else _shape(model)
         if model is not None:
             facts["decodes"] = bool(model.layers) and model.has_head and not model.encoder
@@ -91,21 +90,22 @@ def launchable_option(
             if facts["decodes"] and model.hidden_size:
                 widths = {name: getattr(model, name) for name in ("num_layers", "hidden_size", "vocab_size")}
                 facts["widths"] = {name: width for name, width in widths.items() if width}
-        return replace(plan, model=facts | ({"shape": shape} if shape else {})), plan.options[rank - 1]
+        return replace(plan, model=facts | ({"shape": shape} if shape else {})), option
     if isinstance(plan, BatchPlan):
-        return _fill_settings(plan, plan.options[rank - 1], facts, model=model, additions=additions, saturated=True)
-    option = plan.options[rank - 1]
-    if (split := option.configuration.pools) is not None:
+        batched = option_at_rank(plan.options, rank)
+        return _fill_settings(plan, batched, facts, model=model, additions=additions, saturated=True)
+    served = option_at_rank(plan.options, rank)
+    if (split := served.configuration.pools) is not None:
         if split.encode:
             raise BadRequest(
                 f"no file is written for units with encoders ({split.label}): start those with vLLM's"
                 " --mm-encoder-only and --ec-transfer-config, or SGLang's --encoder-only and --language-only, by hand;"
                 " or choose an option without them (--rank)"
             )
-        counts = {"prefill_workers": option.replicas * split.prefill, "decode_workers": option.replicas * split.decode}
+        counts = {"prefill_workers": served.replicas * split.prefill, "decode_workers": served.replicas * split.decode}
         facts["pools"] = counts
-        option = replace(option, replicas=sum(counts.values()))
-    return _fill_settings(plan, option, facts, model=model, additions=additions)
+        served = replace(served, replicas=sum(counts.values()))
+    return _fill_settings(plan, served, facts, model=model, additions=additions)
 
 
 def _with_pools_first(plan: Plan) -> ServePlan:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.catalog import part_name, provider_name
 from tonnage.domain.answer import Quantity
-from tonnage.domain.plan import PlanHeader, RankedPlan
+from tonnage.domain.plan import PlanHeader, RankedPlan, option_at_rank
 from tonnage.record import Record
 from tonnage.report.document import (
     Block,
@@ -36,7 +36,6 @@ from tonnage.report.wording import (
     decisions,
     interval,
     made_note,
-    option_at_rank,
     parts_table,
     rejections,
     shortages_text,

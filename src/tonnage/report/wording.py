@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from tonnage.catalog import provider_name, rejected_name, seller
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
 from tonnage.domain.money import Commitment
 from tonnage.domain.plan import Bill, BreakEven, Configuration, Decision, Provenance, Rejection, ServeOption
-from tonnage.errors import BadRequest
 from tonnage.report.document import Contents, Meter, Note, Table, grid
 from tonnage.units import plural, show, whole_percent
 
 __all__ = ["plural"]
 
-Option = TypeVar("Option")
 NINETY: Final = 1.6448536269514722
 """Standard deviations from the mean to the end of a 90 % interval."""
 MOST_REJECTIONS: Final = 12
@@ -351,20 +349,6 @@ def _break_even_interval(flip: BreakEven) -> str:
 
 
 # How an opened option and a plan end
-
-
-def option_at_rank(options: Sequence[Option], rank: int) -> Option:
-    """
-    The option of that rank, counted from one.
-
-    Raises
-    ------
-    BadRequest
-        The plan has no such option.
-    """
-    if rank > len(options):
-        raise BadRequest(f"option {rank}: the plan has {len(options)}; choose 1 to {len(options)}")
-    return options[rank - 1]
 
 
 def decisions(trail: Iterable[Decision]) -> list[str]:

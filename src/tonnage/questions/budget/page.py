@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from tonnage.catalog import accelerators_text, model_name, parts_name
+from tonnage.domain.plan import option_at_rank
 from tonnage.domain.requests.common import Slo
 from tonnage.questions.budget.question import Affordable, AffordableRun, BudgetPlan
 from tonnage.questions.serve.page import chance_name, latency_meters, serve_question
@@ -30,7 +31,6 @@ from tonnage.report.wording import (
     degrees,
     limits,
     money,
-    option_at_rank,
     percent,
     rental_text,
     spread_usd,

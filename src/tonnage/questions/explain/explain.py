@@ -22,7 +22,7 @@ from tonnage.core.files import read_text, read_written
 from tonnage.domain.answer import BREAKDOWN_SCHEMA, Breakdown, Evidence, Quantity
 from tonnage.domain.case import Case, InferCase, ServeCase, ServeResult, Traffic, TrainCase, TrainResult
 from tonnage.domain.layout import Disaggregation
-from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.domain.plan import ServeOption, ServePlan, option_at_rank
 from tonnage.domain.requests.groups import SessionFields
 from tonnage.domain.rl import RlCase
 from tonnage.domain.train_plan import TrainOption, TrainPlan
@@ -216,11 +216,9 @@ def explain_plan(plan: Plan, *, rank: int = 1, additions: Additions = NOTHING) -
     """
     if not isinstance(plan, ServePlan | TrainPlan) or not plan.options:
         return None
-    if rank > len(plan.options):
-        raise BadRequest(f"option {rank}: the plan has {len(plan.options)}; choose 1 to {len(plan.options)}")
     if isinstance(plan, TrainPlan):
-        return _training(plan, plan.options[rank - 1], rank, additions)
-    option = plan.options[rank - 1]
+        return _training(plan, option_at_rank(plan.options, rank), rank, additions)
+    option = option_at_rank(plan.options, rank)
     label = f"option {rank}: {option.configuration.label(part_name)}"
     try:
         result = predict(_case_of(plan, option), additions=additions, why=True)

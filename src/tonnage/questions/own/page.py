@@ -10,6 +10,7 @@ from typing import Final
 from tonnage.catalog import model_name, parts_name, provider_name
 from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import LocalAnswer, LocalRow, Offload
+from tonnage.domain.plan import option_at_rank
 from tonnage.questions.fleet.page import PAGE as FLEET_PAGE
 from tonnage.questions.own.question import OwnedAnswer, OwnPlan, OwnRow
 from tonnage.report.document import (
@@ -30,7 +31,7 @@ from tonnage.report.document import (
 )
 from tonnage.report.page import WholePage, explained_whole
 from tonnage.report.screen import first_screen
-from tonnage.report.wording import money, option_at_rank, percent, plural
+from tonnage.report.wording import money, percent, plural
 from tonnage.units import show
 
 LINES: Final = 10
