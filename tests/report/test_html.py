@@ -97,7 +97,7 @@ def test_every_kind_of_plan_is_explained(capsys: pytest.CaptureFixture[str]) -> 
     plan = tonnage.plan_serve("8B", rate="3/s", traffic="chat", accelerator="H100", quick=True)
     for rank in (99, 0, -1):
         for ask in (explanation_of, tonnage.explain, launchable_option):
-            with pytest.raises(BadRequest, match=f"option {rank}: the plan has 1; choose 1 to 1"):
+            with pytest.raises(BadRequest, match=f"option {rank}: the plan has 3; choose 1 to 3"):
                 ask(plan, rank=rank)
     show_document(explanation_of(plan), why=True)
     assert "Memory of one accelerator" in capsys.readouterr().out
