@@ -167,8 +167,9 @@ def _step(w: Row, table: StepArrays, limits: Limits) -> list[Row]:
     for row in w["running"]:
         row["given"] = 0
     if limits.mixed:
+        retracted = _retract(w, limits)
         left, preempted = _schedule(w, limits, [True, False])
-        if not preempted:
+        if not (retracted or preempted):
             _admit(w, limits, left)
         return _execute(w, table, limits, decoded=True)
     left, _ = _schedule(w, limits, [False])
@@ -224,23 +225,25 @@ def _victim(w: Row, limits: Limits) -> Row:
     if limits.victim == 1:
         return max(running, key=lambda row: (row["priority"], row["id"]))
     decoding = [row for row in running if _decoding(row)]
-    return min(decoding, key=lambda row: (len(row["tokens"]), -row["prompt"]))
+    return min(decoding, key=lambda row: (len(row["tokens"]), -row["prompt"])) if decoding else running[-1]
 
 
-def _retract(w: Row, limits: Limits) -> None:
+def _retract(w: Row, limits: Limits) -> bool:
     """SGLang: when the next decode step has no room, those who have said least go until twenty steps have."""
     if limits.victim != 2 or limits.reserve_output:
-        return
+        return False
     size = limits.block_tokens
     decoding = [row for row in w["running"] if _decoding(row)]
     if sum(row["computed"] % size == 0 for row in decoding) <= w["free"]:
-        return
+        return False
+    several = len(decoding)
     while len(decoding) > 1 and w["free"] * size < RETRACT_STEPS * len(decoding):
         _preempt(w, limits, _victim(w, limits))
         decoding = [row for row in w["running"] if _decoding(row)]
     said = sum(len(row["tokens"]) for row in decoding)
     whole = sum(row["output"] for row in w["running"])
     w["ratio"] = min(1.0, (said + RETRACT_STEPS * len(w["running"])) / (whole + 1.0))
+    return len(decoding) < several
 
 
 def _allocate(w: Row, limits: Limits, row: Row, tokens: int) -> bool:

@@ -63,7 +63,7 @@ def workload(pick: random.Random) -> tuple[StepArrays, Limits, Requests, int | N
     longest = max(-(-(o + p) // size) for o, p in zip(output, prompt, strict=True))
     hashed = pick.random() < 0.4
     host = pick.choice([0, 0, longest, 4 * longest])
-    victim = pick.choice([0, 1] if mixed else [0, 2])
+    victim = pick.choice([0, 1, 2] if mixed else [0, 2])
     gather = pick.choice([0, 0, pick.randint(1, seats)])
     limits = Limits(
         max_num_seqs=seats,

@@ -135,7 +135,7 @@ def _preempt(world: World, s: State, r: int) -> None:
 
 @kernel
 def _victim(world: World, s: State) -> int:
-    """Place among the running of the request to preempt; of those who have said least only decodes, -1 without any."""
+    """Place among the running of the request to preempt: of the decodes who have said least, if any, else the last."""
     t, asked, rules = s.tally, world.asked, world.rules
     worst = t.running - 1
     if rules.victim == WORST:
@@ -156,6 +156,8 @@ def _victim(world: World, s: State) -> int:
             mine, others = at(asked, r).output - at(asked, r).end, at(asked, w).output - at(asked, w).end
             if mine < others or (mine == others and at(asked, r).prompt > at(asked, w).prompt):
                 worst = k
+        if worst < 0:
+            worst = t.running - 1
     return worst
 
 
@@ -248,13 +250,14 @@ def _retract(world: World, s: State) -> bool:
     t, rules, asked, before = s.tally, world.rules, world.asked, s.tally.preempted
     if s.phase[(-t.step) % rules.block_tokens] <= t.free:
         return False
-    while t.running > 1 and t.free * rules.block_tokens < RETRACT_STEPS * t.running:
+    while t.running - t.prefilling > 1 and t.free * rules.block_tokens < RETRACT_STEPS * (t.running - t.prefilling):
         _preempt(world, s, s.running[_victim(world, s)])
     said, whole = 0, 0
     for k in range(t.running):
         mine = at(asked, s.running[k])
         whole += mine.output
-        said += mine.output - (mine.end - t.step)
+        if mine.decoding:
+            said += mine.output - (mine.end - t.step)
     t.ratio = min(1.0, (said + RETRACT_STEPS * t.running) / (whole + 1.0))
     return t.preempted > before
 
