@@ -14,10 +14,22 @@ from tonnage.cli import root
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.measure.history import place_of, remember
-from tonnage.measure.points import read_pasted, read_points
+from tonnage.measure.points import read_pasted, read_pasted_training, read_points
 from tonnage.measure.share import shared_rows
+from tonnage.report.document import as_json
 from tonnage_accuracy.rows import read_rows
 from tonnage_accuracy.scoring import score
+
+
+def test_a_training_run_keeps_the_unit_of_its_peak_and_one_without_runs_is_refused(tmp_path: Path) -> None:
+    rows = ("step 1.9 s, peak 61 GB at batch 8 on 8 H100", "step 1.9 s, peak 61 GiB at batch 8 on 8 H100")
+    peaks = [read_pasted_training(row).runs[0].memory.peak_bytes for row in rows]
+    assert peaks == [61e9, 61 * 2**30]
+    file = tmp_path / "run.json"
+    file.write_text(as_json(msgspec.structs.replace(read_pasted_training(rows[0]), runs=())))
+    for command in (("diagnose", str(file)), ("measure", "capacity", str(file), "--tokens", "1e9")):
+        done = CliRunner().invoke(root, command)
+        assert done.exit_code == 2 and "length >= 1" in done.stderr and done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

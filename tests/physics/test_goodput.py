@@ -105,6 +105,11 @@ def test_a_poisson_quantile_is_the_first_count_that_suffices(mean: float, p: flo
     assert below < p + 1e-9
 
 
-def test_the_normal_branch_continues_the_exact_one() -> None:
-    for p in (0.1, 0.5, 0.9):
-        assert abs(poisson_quantile(mean=501, p=p) - poisson_quantile(mean=499, p=p)) <= 4
+@pytest.mark.parametrize("mean", [501.0, 700.0, 1500.0, 8000.0])
+def test_the_normal_branch_is_within_one_count_of_the_exact_one(mean: float) -> None:
+    for p in (0.05, 0.1, 0.5, 0.9, 0.95, 0.99):
+        total, count = 0.0, -1
+        while total < p:
+            count += 1
+            total += math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))
+        assert abs(poisson_quantile(mean=mean, p=p) - count) <= 1

@@ -325,11 +325,12 @@ def encoded_batch_work(at: Deployment) -> Work:
 
 def _predict_encoder(at: Deployment) -> tuple[Served, Rung]:
     """One pass per batch; latency and throughput are two sides of it."""
-    traffic, case, batch = at.case.traffic, at.case, encoded_batch(at)
+    traffic, case = at.case.traffic, at.case
+    batch = encoded_batch(at) / case.replicas
     parts = parts_of(encoded_batch_work(at), at.placement)
     o = at.overheads
     taken = seconds(parts, o, sequences=batch, prompts=1.0) + o.request_s
-    rate = batch / case.replicas / taken
+    rate = batch / taken
     if traffic.rate_per_s is not None:
         rate = min(rate, traffic.rate_per_s / case.replicas)
     return Served(ttft_s=taken, tpot_s=taken, e2e_s=taken, requests_per_s=rate, running=batch), parts.rung

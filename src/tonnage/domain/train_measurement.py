@@ -10,7 +10,9 @@ rate, with headroom and a timeline.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from tonnage.record import SparseRecord
 
@@ -172,7 +174,7 @@ class TrainMeasurement(SparseRecord, kw_only=True):
     parameters: float | None = None
     """Of the model, whole. [-]"""
     date: str | None = None
-    runs: tuple[TrainRun, ...]
+    runs: Annotated[tuple[TrainRun, ...], Meta(min_length=1)]
     """By number of devices, increasing."""
     checkpoint: CheckpointTimes | None = None
     stopped: str | None = None

@@ -103,7 +103,8 @@ def read_pasted(text: str, *, prompt_tokens: float | None = None, output_tokens:
 
 _TRAINING: Final = {
     "step_s": rf"\bstep(?: time)?{_TIME}",
-    "peak_gb": rf"\b(?:peak|memory)(?: memory)?\s*(?:is|of|=|:)?\s*{_NUMBER}\s*G(?:i)?B\b",
+    "peak_gb": rf"\b(?:peak|memory)(?: memory)?\s*(?:is|of|=|:)?\s*{_NUMBER}\s*GB\b",
+    "peak_gib": rf"\b(?:peak|memory)(?: memory)?\s*(?:is|of|=|:)?\s*{_NUMBER}\s*GiB\b",
     "batch": rf"\b(?:global )?batch(?: size)?\s*(?:of|=|:)?\s*{_NUMBER}\b",
     "seq": rf"\b(?:seq(?:uence)?(?: ?len(?:gth)?)?|length)\s*(?:of|=|:)?\s*{_NUMBER}\b",
     "devices": rf"\b(?:on\s+)?{_NUMBER}\s*(?:x\s*)?(?P<part>(?:gpus?|accelerators?|devices?)\b|[A-Za-z][\w-]*\d[\w-]*)",
@@ -136,7 +137,7 @@ def read_pasted_training(text: str) -> TrainMeasurement:
     for name, said in (("batch", "the batch of a step"), ("devices", "the number of accelerators")):
         if not found.get(name):
             raise BadRequest(f"'{echo(text)}': {said} is missing; {example}")
-    peak = found.get("peak_gb")
+    peak = found["peak_gib"] * 2**30 if "peak_gib" in found else found.get("peak_gb", 0.0) * 1e9
     named = part is not None and part.lower().rstrip("s") not in {"gpu", "accelerator", "device"}
     run = TrainRun(
         devices=round(found["devices"]),
@@ -145,7 +146,7 @@ def read_pasted_training(text: str) -> TrainMeasurement:
         parts=StepTimes(),
         samples_per_step=found["batch"],
         tokens_per_step=found["batch"] * found["seq"] if "seq" in found else None,
-        memory=TrainMemory(peak_bytes=peak * 1e9 if peak else None),
+        memory=TrainMemory(peak_bytes=peak or None),
     )
     return TrainMeasurement(schema=TRAIN_MEASUREMENT_SCHEMA, tool="pasted", device=part if named else None, runs=(run,))
 

@@ -56,8 +56,8 @@ _WITH_PROMPTS: Final = "each kernel with prompts"
 _READ: Final = "table interpolation"
 _LAST: Final = ("pipeline bubble", "exchange beside products")
 _ROUNDING: Final = 1e-12
-_OWN_KERNELS: Final = Evidence(tier="formula", source="kernels of the engine's own (engine.own_kernels)")
-_TABLE: Final = Evidence(tier="formula", source="log-log and affine interpolation (engine.steps)")
+_OWN_KERNELS: Final = Evidence(tier="formula", source="kernels of the engine's own (simulation.own_kernels)")
+_TABLE: Final = Evidence(tier="formula", source="log-log and affine interpolation (simulation.steps)")
 
 
 class Pricing(Record, kw_only=True):

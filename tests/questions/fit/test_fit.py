@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -320,3 +322,14 @@ def test_unasked_only_parts_are_looked_at_that_the_engine_is_shown_to_run_the_fo
     assert "radeon-ai-pro-r9700" in fp8 and "rx-7900-xtx" not in fp8 and "rx-7900-xtx" in bf16
     assert not {"mi60", "rx-6900-xt"} & bf16  # vLLM names the parts of AMD that it is built for
     assert {"mi60", "rx-6900-xt"} <= listed("llamacpp", "gguf-q4_k_m")
+
+
+def test_a_mixture_whose_every_expert_works_on_every_token_needs_no_word_on_how_many_are_read(tmp_path: Path) -> None:
+    shape = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": 1024,
+             "num_hidden_layers": 8, "num_attention_heads": 16, "num_key_value_heads": 8, "intermediate_size": 2048,
+             "vocab_size": 32000, "num_local_experts": 2}  # fmt: skip
+    said = []
+    for working in (1, 2):
+        (tmp_path / "config.json").write_text(json.dumps({**shape, "num_experts_per_tok": working}))
+        said.append("mixture of experts" in str(ask(model=str(tmp_path / "config.json"), accelerator="H100")))
+    assert said == [True, False]

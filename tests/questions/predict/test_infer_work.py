@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+import tonnage
 from tonnage import catalog
 from tonnage.domain.case import InferCase
 from tonnage.domain.model import Model
@@ -91,3 +92,12 @@ def test_recommender_gathers_rows_and_multiplies_little() -> None:
     found = stages("mlperf/dlrm-dcnv2", batch=8, precision="fp32")
     gather, dense = found.stages[0].work
     assert gather.read_bytes == 8 * 214 * 128 * 4 and dense.flop * dense.count == pytest.approx(8 * 3.2e7)
+
+
+def test_twice_the_replicas_take_twice_the_texts_in_the_same_time() -> None:
+    case = {"kind": "serve", "model": "BAAI/bge-large-en-v1.5", "accelerator": "H100", "isl": 256, "osl": 1}
+    one, four = (
+        tonnage.predict({**case, "replicas": n, "traffic": {"concurrency": 32 * n}}) for n in (1, 4)
+    )  # fmt: skip
+    assert four.ttft_s.mean == one.ttft_s.mean
+    assert four.requests_per_s.value == pytest.approx(4 * one.requests_per_s.value)

@@ -142,6 +142,8 @@ def _keeps_state(model: Model) -> bool:
 def _expert_notes(model: Model) -> Iterator[str]:
     """From how many tokens of a step a mixture reads 95 % of its experts: n tokens hit E (1 - (1 - k/E)^n) of them."""
     for moe in {g.feed_forward for g in model.layers if isinstance(g.feed_forward, Moe)}:
+        if moe.num_experts_per_tok >= moe.num_experts:
+            continue
         tokens = math.ceil(math.log(0.05) / math.log(1 - moe.num_experts_per_tok / moe.num_experts))
         yield (
             f"mixture of experts: all {moe.num_experts} are resident, {moe.num_experts_per_tok} work on a token; "
