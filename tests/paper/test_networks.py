@@ -7,6 +7,7 @@ from tonnage.catalog.fitted import offline, unet_of
 from tonnage.domain.case import InferCase
 from tonnage.domain.model import Model
 from tonnage.physics.diffusion import denoiser_transformer_work, unet_work, vae_decoder_work
+from tonnage.physics.network import network_totals
 from tonnage.physics.vision import decoder_step_work, speech_encoder_work
 from tonnage.physics.work import Work
 from tonnage.questions.predict.infer_work import precision_of, stages_of
@@ -86,3 +87,10 @@ def test_whisper_large_v3_transcribes_a_window() -> None:
     encoder = flop(speech_encoder_work(model, windows=1, precision=FP16))
     step = flop(decoder_step_work(model, windows=1, context=224, precision=FP16))
     assert encoder + 448 * step == pytest.approx(3.45e12, rel=0.01)
+
+
+def test_a_convolutional_network_grows_with_the_area_of_its_input() -> None:
+    model = catalog.model("timm/resnet50.a1_in1k")
+    assert model.network is not None
+    flop, values = network_totals(model, image_px=None)
+    assert network_totals(model, image_px=2 * model.network.input_px) == (4 * flop, 4 * values)

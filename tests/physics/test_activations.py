@@ -333,3 +333,28 @@ def test_machines_of_four_are_not_joined_by_the_link_inside_one_of_eight() -> No
             "global_batch": 16, "micro_batch": 1, "layout": {"tp": 8}}  # fmt: skip
     four, eight = (tonnage.predict({**case, "accelerators_per_node": node}).step_s.value for node in (4, 8))
     assert four > 1.1 * eight
+
+
+def test_per_operation_recompute_keeps_outputs_of_matrices_at_sixteen_bits() -> None:
+    """Hand-counted: three values of the hidden width, both matrices of a gated layer, K experts' outputs and widths."""
+    setup = train_setup(software="eager", recompute="selective")
+
+    def kept(feed_forward: Mlp | Moe | None) -> float:
+        group = LayerGroup(count=1, mixer=None, feed_forward=feed_forward)
+        return layer_bytes_per_token(group, 100, setup=setup)
+
+    assert kept(None) == 2 * 3 * 100
+    assert kept(Mlp(intermediate_size=400, gated=False)) == 2 * (3 * 100 + 400)
+    assert kept(Mlp(intermediate_size=400)) == 2 * (3 * 100 + 2 * 400)
+    experts = kept(Moe(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=50))
+    assert experts == pytest.approx(2 * (3 * 100 + 2 * setup.routed_load * (2 * 50 + 100)))
+
+
+def test_a_share_of_recomputed_layers_keeps_the_rest_whole() -> None:
+    setup = train_setup(recompute="full")
+    group = setup.model.layers[0]
+    whole, none, part = (
+        layer_bytes_per_token(group, 4096, setup=replace(setup, recompute=recompute, recompute_share=share))
+        for recompute, share in (("full", 1.0), ("none", 1.0), ("full", 0.25))
+    )
+    assert part == pytest.approx(0.25 * whole + 0.75 * none)

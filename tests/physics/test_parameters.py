@@ -177,3 +177,15 @@ def test_a_network_without_layers_carries_its_published_count() -> None:
     net = Model(id="r", family="ResNet", kind="cnn", published_parameters=25557032)
     assert parameters(net).value == 25557032
     assert [part.basis for part in parameters(net).parts] == ["assumed"]
+
+
+def test_of_published_counts_the_active_one_is_that_of_a_token() -> None:
+    net = Model(id="r", family="x", kind="cnn", published_parameters=100, published_active_parameters=7)
+    assert (parameters(net).value, active_parameters(net).value) == (100, 7)
+    assert active_parameters(Model(id="r", family="x", kind="cnn", published_parameters=100)).value == 100
+
+
+def test_a_bias_of_the_head_has_a_value_for_each_word() -> None:
+    assert head_parameters(decoder(head_bias=True)) - head_parameters(decoder()) == 128256
+    tied = decoder(tie_word_embeddings=True, head_bias=True)
+    assert head_parameters(tied) == 128256

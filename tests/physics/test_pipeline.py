@@ -16,6 +16,8 @@ def test_interleaving_divides_the_bubble() -> None:
 @pytest.mark.parametrize(("stage", "held"), [(0, 8), (3, 5), (7, 1)])
 def test_one_f_one_b_holds_less_towards_the_end(stage: int, held: int) -> None:
     assert in_flight(pp=8, vpp=1, micro_batches=64, stage=stage) == held
+    # Zero-bubble schedules hold the batches of as many stages again, but for the one at work (H2 of Qi et al. 2024).
+    assert in_flight(pp=8, vpp=1, micro_batches=64, stage=stage, schedule="zb-h2") == 2 * held - 1
 
 
 def test_few_micro_batches_hold_no_more_than_there_are() -> None:

@@ -5,6 +5,7 @@ import pytest
 from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.layout import Layout
+from tonnage.domain.model import Tower
 from tonnage.domain.precision import Precision
 from tonnage.errors import BadRequest
 from tonnage.physics.vision import (
@@ -121,3 +122,9 @@ def test_beams_write_for_themselves_and_read_the_window_once() -> None:
     )
     assert own[1] == pytest.approx(5 * own[0], rel=0.01)
     assert crossed[1] == pytest.approx(crossed[0])
+
+
+def test_an_encoder_with_a_fixed_number_of_tokens_merges_patches_into_them() -> None:
+    tower = Tower(name="vision", parameters=4e8, tokens_per_input=256, merge=4, patch_size=14)
+    image = image_of(tower, width=640, height=480, per_request=3.0)
+    assert (image.per_request, image.tiles, image.patches, image.tokens) == (3.0, 1.0, 256 * 16, 256)

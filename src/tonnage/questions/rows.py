@@ -73,7 +73,9 @@ def break_even_rows(answer: Any) -> list[dict[str, Any]]:
         This kind of answer looks for none.
     """
     if not hasattr(answer, "break_even"):
-        raise BadRequest(f"{type(answer).__name__} has no break-even points; plans to serve, train and fine-tune have")
+        raise BadRequest(
+            f"{type(answer).__name__} has no break-even points; plans to serve, batch, train and fine-tune have"
+        )
     return [{name: getattr(point, name) for name in point.__struct_fields__} for point in answer.break_even]
 
 

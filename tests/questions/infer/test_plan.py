@@ -152,3 +152,10 @@ def test_a_part_that_tensorrt_no_longer_knows_runs_pytorch() -> None:
         "mi300x": "pytorch",
     }
     assert engine("v100-sxm2-16gb", engine="tensorrt") == "tensorrt"
+
+
+def test_too_many_accelerators_are_short_by_those_that_are_missing() -> None:
+    needed = plan(**CAMERAS, accelerator="T4").options[0].count
+    few = plan(**CAMERAS, accelerator="T4", max_accelerators=needed - 1)
+    (missed,) = [one for one in few.rejected if one.verdict.limit == "count"]
+    assert (missed.verdict.short_by, missed.verdict.unit) == (1.0, "accelerators")

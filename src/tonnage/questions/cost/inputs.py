@@ -71,16 +71,11 @@ def _country(name: str, own: Mapping[str, float]) -> str:
     household tariff alone passes.
     """
     wanted = name.strip().upper()
-    tariffs = {key for group, key in catalog.tco() if group in {"electricity_default", "electricity_household"}} | set(
-        catalog.countries()
-    )
-    if wanted not in tariffs:
-        raise UnknownName("country", name, known=tariffs)
-    if ("electricity_default", wanted) not in catalog.tco() and "electricity" not in own:
-        household = ("electricity_household", wanted) in catalog.tco()
-        hint = "only a household tariff is" if household else "no tariff is"
-        if not household:
-            raise BadRequest(f"country: {hint} known for {wanted}; give --electricity '$0.15/kWh' with it")
+    known = {key for group, key in catalog.tco() if group in {"electricity_default", "electricity_household"}}
+    if wanted not in known.union(catalog.countries()):
+        raise UnknownName("country", name, known=known.union(catalog.countries()))
+    if wanted not in known and "electricity" not in own:
+        raise BadRequest(f"country: no tariff is known for {wanted}; give --electricity '$0.15/kWh' with it")
     return wanted
 
 

@@ -154,17 +154,17 @@ def one_at_a_time(middle: float, ends: Iterable[float]) -> tuple[float, float]:
 def relaxations(request: RentOrBuyRequest, *, additions: Additions, today: date) -> tuple[str, ...]:
     """When no price is left: what dropping one constraint at a time would bring back."""
     wider = {
-        "--provider": replace(request, providers=()),
-        "--rent-country": replace(request, countries=()),
-        "--eu": replace(request, eu=None),
-        "--term": replace(request, terms=()),
-        "no --community": replace(request, community=True),
+        "without --provider": replace(request, providers=()),
+        "without --rent-country": replace(request, countries=()),
+        "without --eu": replace(request, eu=None),
+        "without --term": replace(request, terms=()),
+        "with --community": replace(request, community=True),
     }
     found = []
-    for flag, without in wider.items():
-        prices = [r.usd_per_accelerator_hour for r in listed_rents(without, additions=additions, today=today)]
+    for change, wide in wider.items():
+        prices = [r.usd_per_accelerator_hour for r in listed_rents(wide, additions=additions, today=today)]
         if prices:
-            found.append(f"without {flag} {len(prices)} prices are left, from ${min(prices):,.2f}/h")
+            found.append(f"{change} {len(prices)} prices are left, from ${min(prices):,.2f}/h")
     return tuple(found)
 
 

@@ -255,8 +255,9 @@ def _sized_option(request: Infer, setup: Setup, made: list[Bill]) -> InferOption
         late = quickest - (request.latency_s or 0.0)
         return refusal("latency", f"answers take {quickest * 1e3:,.0f} ms at best", short_by=late)
     owned = min((one.stock for one in made if one.stock is not None), default=LARGEST_FLEET)
-    if best.number > min(request.filters.max_count or LARGEST_FLEET, LARGEST_FLEET, owned):
-        return refusal("count", f"needs {best.number} accelerators", short_by=float(best.number))
+    most = min(request.filters.max_count or LARGEST_FLEET, LARGEST_FLEET, owned)
+    if best.number > most:
+        return refusal("count", f"needs {best.number} accelerators", short_by=float(best.number - most))
     option = _build_option(request, setup, best, decoded=(decoded, decode_used), made=made)
     if request.hours is not None and option.battery_h is not None and option.battery_h < request.hours:
         lasts = f"the battery lasts {option.battery_h:.1f} h"
