@@ -82,7 +82,11 @@ def visit(browser: Any, page_address: str) -> Iterator[Any]:
             ),
         )
         if held is not None:
-            page.route("**/progress/**", held.append)
+
+            def hold(asked: Any) -> None:
+                held.append(asked)
+
+            page.route("**/progress/**", hold)
         page.goto(page_address + path)
         seen.append(page)
         return page

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -13,7 +14,6 @@ from tests.sweeps import FULL
 
 import tonnage
 from tonnage.cli import root
-from tonnage.report.document import as_json
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 REQUESTS = sorted(
@@ -135,7 +135,7 @@ def test_the_request_is_answered(name: str) -> None:
         assert result.exit_code == 0, result.output
         plan = json.loads(result.output)
     else:
-        plan = json.loads(as_json(answered(stem)))
+        plan = json.loads(msgspec.json.encode(answered(stem)))
     assert plan["schema"] == "tonnage.plan/2" and plan["feasible"] and plan["sentence"]
     assert name not in FACTS or FACTS[name](plan), plan["sentence"]
     # A price that is the default, from its seller, is left out of the file.

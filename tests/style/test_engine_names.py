@@ -5,6 +5,7 @@ import ast
 import pytest
 from tests.style.source import modules, tree_of
 
+from tonnage.domain.metrics import LATENCIES, METRICS
 from tonnage.engines.registry import engines, framework_words, server_metrics, training_families
 
 OWN = ("engines/", "export/targets/")
@@ -79,3 +80,21 @@ def test_every_way_of_asking_is_found(code: str) -> None:
 
 def test_words_beside_a_name_are_not_it() -> None:
     assert not named('x = "vLLM start logs"; y = "fsdp"; vllm = 1', names())
+
+
+def test_no_other_module_spells_a_latency() -> None:
+    """What tables, axes and sentences call a metric is taken from its declaration."""
+    titles = {metric.title for metric in LATENCIES}
+    spelt = {
+        module
+        for module, text in modules()
+        for node in ast.walk(tree_of(text))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in titles
+    }
+    assert spelt == {"domain/metrics.py"}
+
+
+def test_a_metrics_name_ends_with_its_unit_and_it_says_which_end_is_better() -> None:
+    for metric in METRICS.values():
+        assert metric.name.endswith({"s": "_s", "W": "_w", "bytes": "_bytes", "": ""}[metric.unit])
+        assert metric.less_is_better is not ("_per_s" in metric.name), metric.name

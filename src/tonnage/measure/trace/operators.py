@@ -305,7 +305,11 @@ def _is_causal(call: Call) -> bool:
         "_scaled_dot_product_flash_attention": 4,
         "_scaled_dot_product_efficient_attention": 6,
         "_scaled_dot_product_fused_attention_overrideable": 5,
+        "_scaled_dot_product_cudnn_attention": 6,
         "_scaled_dot_product_flash_attention_for_cpu_backward": 7,
+        "_scaled_dot_product_flash_attention_backward": 11,
+        "_scaled_dot_product_efficient_attention_backward": 11,
+        "_scaled_dot_product_cudnn_attention_backward": 14,
     }.get(call.name)
     return place is not None and len(call.args) > place and call.args[place] is True
 

@@ -121,7 +121,8 @@ def advise(
     actions += _by_evidence(diagnosis, now, seen)
     if traffic is not None:
         base = next((a.state for a in actions if a.name == "replicas" and a.state is not None), now)
-        actions += hourly_bounds(traffic, base, now=now, headroom=serve.headroom, worth=WORTH)
+        if seen.log:
+            actions += hourly_bounds(traffic, base, now=now, headroom=serve.headroom, worth=WORTH)
     if upgrade is not None:
         actions.append(_upgrade(upgrade, serve, made, now, today=day))
     ranked = _rank_actions(actions, now)

@@ -156,9 +156,9 @@ def fewest_replicas(serve: Serve, candidate: Candidate, *, traffic: ServiceTraff
 
 def hourly_bounds(traffic: ServiceTraffic, base: State, *, now: State, headroom: float, worth: float) -> list[Action]:
     """
-    Bounds of an autoscaler, by the hours of a log and what a replica of `base` takes; empty where they bring nothing.
-
-    `worth` is the share of today's money below which a saving is not told.
+    Bounds of an autoscaler, by the hours of a log and what a replica of `base` takes: today's state, or that with the
+    replicas advised. The saving is against `now`; `worth` is the share of today's money below which it is not told.
+    Empty where they bring nothing or the log has fewer than `HOURS`.
     """
     begin, end = float(traffic.requests.sent_s[0]), float(traffic.requests.sent_s[-1])
     hours = int((end - begin) // 3600.0)

@@ -239,7 +239,10 @@ def _remade(asked: Context[Batch], request: Batch, work: Work) -> Work | None:
 
 
 def _offers(request: Batch, site: Site, ranks: int) -> list[tuple[Offer, str]]:
-    """The cheapest region of each provider, instance size and term: others only cost more for the same work."""
+    """
+    The cheapest offer that takes a replica of `ranks` accelerators, with its term, of each provider, accelerators of an
+    instance and term: other regions and instance types of that size only cost more for the same work.
+    """
     cheapest: dict[tuple[str, str, float], tuple[float, Offer]] = {}
     for offer in site.offers:
         if not site.takes(offer, ranks):

@@ -286,7 +286,7 @@ class FleetRun(SparseRecord, kw_only=True):
     wall_s: Quantity
     """Of one run, pauses aside. [s]"""
     allowed_s: float
-    """Hours that the fleet gives each run. [s]"""
+    """Time that the fleet gives each run. [s]"""
     every_s: float
     """From the start of a run to that of the next. [s]"""
     chance: float

@@ -379,8 +379,8 @@ def _limit_s(workload: FleetWorkload) -> float:
 
 def runs_of(solution: Solution) -> tuple[FleetRun, ...]:
     """
-    Each workload of runs as the fleet does it: how one is arranged, the time it takes and the hours it has, and the
-    chance that it ends in them.
+    Each workload of runs as the fleet does it: how one run is arranged, the time it takes, the time the fleet gives it,
+    the chance that it ends in that, and whether on hourly instances of its own (`passing`). Others are skipped.
     """
     found = []
     problem = solution.problem
@@ -390,18 +390,18 @@ def runs_of(solution: Solution) -> tuple[FleetRun, ...]:
         if candidate is None or candidate.option is None or not isinstance(candidate.configuration, TrainConfiguration):
             continue
         assert workload.every_s is not None
-        # Of one arrangement on instances of several sizes, one after the other.
+        # One arrangement does all runs; on instances of several sizes, one after the other, the first stands for all.
         counts = (counts for (w, _), counts in solution.fleet.replicas.items() if w in mine)
-        had = math.fsum(map(solution.hours, counts)) * workload.every_s / solution.asked.hours.total_h
+        given_s = math.fsum(map(solution.hours, counts)) * workload.every_s / solution.asked.hours.total_h
         option = candidate.option
-        ends = [end_within(option.memory, option.limit_bytes), end_within(option.run.wall_s, had)]
+        ends = [end_within(option.memory, option.limit_bytes), end_within(option.run.wall_s, given_s)]
         found.append(
             FleetRun(
                 workload=workload.name,
                 accelerators=candidate.ranks,
                 configuration=candidate.configuration,
                 wall_s=option.run.wall_s,
-                allowed_s=had,
+                allowed_s=given_s,
                 every_s=workload.every_s,
                 chance=round(joint_chance(ends), 12),
                 passing=not problem.machines[problem.ways[next(iter(mine))].machine].whole,

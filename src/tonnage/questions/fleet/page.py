@@ -118,9 +118,10 @@ def _sure(plan: FleetPlan, check: FleetCheck) -> str:
 
 
 def _surer(plan: FleetPlan) -> list[str]:
-    """The confidence asked for, and what more of it costs; empty where that was not looked for."""
+    """A line with the least confidence asked for, and what more of it costs; none where that was not looked for."""
     if plan.surer is None or plan.bill is None:
         return []
+    # Work of host cores, which has no filters, has no confidence; a fleet of it alone has no `surer`.
     asked = {w.confidence for w in plan.request.workloads if w.filters is not None}
     stated = whole_percent(min(asked)) if len(asked) == 1 else f"{whole_percent(min(asked))} or more"
     more = f"{100 * plan.surer.more:.0f} points more"

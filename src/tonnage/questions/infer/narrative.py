@@ -127,12 +127,12 @@ def binding_limit(rejected: tuple[Rejection, ...]) -> Verdict:
 
 
 def assumptions(asked: Context[Infer], options: tuple[InferOption, ...]) -> tuple[str, ...]:
-    """Everything the answer takes as given that the user did not say."""
+    """Everything the answer takes as given, defaults of the request included; `options` are not looked at."""
     request, model = asked.request, asked.model
     said = [
         *model.assumed,
-        f"{request.headroom:.0%} of every accelerator is kept free, and the load is carried at the low end of the "
-        f"capacity's interval too",
+        f"{request.headroom:.0%} of every accelerator is kept free, or more where a chance of "
+        f"{whole_percent(request.confidence)} of carrying the load takes more",
     ]
     video = request.video
     if video is not None and video.decode == "accelerator":
