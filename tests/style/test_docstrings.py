@@ -229,3 +229,15 @@ def test_an_estimate_is_not_a_formula() -> None:
 )
 def test_a_suffix_promises_a_unit(name: str, unit: str, agrees: bool) -> None:
     assert unit_agrees(name, unit) is agrees
+
+
+def test_a_function_of_more_than_ten_lines_says_what_it_is_for() -> None:
+    silent = [
+        f"{function.place} {function.name}"
+        for function in functions()
+        if not function.nested
+        and not function.name.startswith("__")
+        and (function.node.end_lineno or 0) - function.node.lineno >= 10
+        and not ast.get_docstring(function.node)
+    ]
+    assert not silent, silent

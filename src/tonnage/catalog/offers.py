@@ -165,6 +165,7 @@ def _offer_of_row(row: Mapping[str, str]) -> Offer:
 
 @cache
 def _sheet(name: str) -> tuple[Offer, ...]:
+    """Offers of one folder of price tables, prices joined with their instance, place, source and note."""
     folder = DATA / "offers" / name
     if not folder.is_dir():  # a distribution may leave the marketplace snapshots out
         return ()
@@ -202,7 +203,6 @@ def _sheet(name: str) -> tuple[Offer, ...]:
 
 
 _TRUST: Final[dict[str, Trust]] = {"primary": "primary", "secondary": "secondary", "contradicted": "contradicted"}
-
 _KINDS: Final[dict[str, OfferKind]] = {"serverless worker": "serverless worker", "marketplace": "marketplace"}
 
 
@@ -219,6 +219,7 @@ def _kind_of(provider: str) -> OfferKind:
 
 
 def _instance(row: Row) -> dict[str, Any]:
+    """Fields of an offer that its instance type says, whatever the region: all numbers are of the whole machine."""
     return {
         "accelerator": row["accelerator"],
         "count": _positive(row, "count"),

@@ -61,6 +61,7 @@ def is_community(provider: Provider) -> bool:
 
 
 def _provider(row: Row) -> Provider:
+    """A row of `providers.csv`; columns without a field of their own are kept as facts in words."""
     return Provider(
         id=row["provider"],
         kind=row["kind"],

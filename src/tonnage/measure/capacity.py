@@ -179,6 +179,7 @@ def budget_of(measurement: TrainMeasurement, work: Work) -> TrainBudget:
 
 
 def _check(work: Work) -> None:
+    """Refuse work that states none or several of tokens, samples and steps, or a number out of its bounds."""
     given = [name for name in ("tokens", "samples", "steps") if getattr(work, name) is not None]
     if len(given) != 1:
         raise BadRequest("how much is to be trained: give one of --tokens, --samples and --steps")

@@ -33,6 +33,7 @@ from tonnage.domain.model import LatentAttention, Mixer, Model, Moe, StateSpace
 
 
 def _latent(c: Config) -> LatentAttention:
+    """Latent attention by DeepSeek's names; the fields of an indexer are absent where there is none."""
     return LatentAttention(
         num_attention_heads=integer(c, "num_attention_heads"),
         kv_lora_rank=integer(c, "kv_lora_rank"),

@@ -108,6 +108,7 @@ def _configuration(made: Job) -> dict[str, Any]:
 
 
 def _adapters(made: Job) -> dict[str, Any]:
+    """Settings of LoRA, QLoRA and DoRA; none for full fine-tuning."""
     if not made.adapters:
         return {}
     return {

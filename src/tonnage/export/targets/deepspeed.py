@@ -44,6 +44,7 @@ def export(made: Job) -> dict[str, str]:
 
 
 def _configuration(made: Job) -> dict[str, Any]:
+    """The DeepSpeed configuration of a job: batches, ZeRO stage by the plan's sharding, precision and optimizer."""
     stage = STAGES[made.layout.sharding]
     zero: dict[str, Any] = {"stage": stage}
     if stage:

@@ -78,6 +78,7 @@ def _pool(d: Deployment) -> dict[str, Any]:
 
 
 def _node_class(d: Deployment) -> dict[str, Any]:
+    """The EC2 node class of the pool; the cluster's name is left to the user as `${CLUSTER_NAME}`."""
     ours = [{"tags": {"karpenter.sh/discovery": "${CLUSTER_NAME}"}}]
     disk = {"volumeSize": f"{d.disk_gb}Gi", "volumeType": "gp3", "deleteOnTermination": True}
     return {

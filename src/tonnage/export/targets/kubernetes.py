@@ -223,6 +223,7 @@ def _budget(d: Deployment) -> list[dict[str, Any]]:
 
 
 def _service(d: Deployment) -> dict[str, Any]:
+    """The Service before the replicas; of replicas over several nodes, before their leaders alone."""
     leaders = {"leaderworkerset.sigs.k8s.io/worker-index": "0"} if d.nodes > 1 else {}
     return {
         "apiVersion": "v1",

@@ -60,6 +60,7 @@ def launcher(made: Job, *, program: str = '"$SCRIPT"', last: str = "", per_node:
 
 
 def _settings(made: Job) -> dict[str, object]:
+    """The constants at the head of the exported script, by name."""
     return {
         "model": made.model,
         "sharding": made.layout.sharding,

@@ -128,6 +128,7 @@ def _client_queue_s(points: Sequence[Point]) -> float | None:
 
 
 def _levels(points: Sequence[Point]) -> tuple[LoadLevel, ...] | None:
+    """Loads of a sweep that were answered with a known end-to-end time; None where there is none."""
     found = [
         LoadLevel(
             level=point.level,
@@ -262,15 +263,13 @@ def _rank(verdict: Verdict) -> tuple[int, float]:
 
 
 def _sentence(verdicts: list[Verdict], missing: list[Missing], evidence: Evidence) -> str:
+    """The first verdict and the names of the others; without one, how many questions lack evidence, if any do."""
     if verdicts:
         others = f" Also: {', '.join(verdict.name for verdict in verdicts[1:])}." if len(verdicts) > 1 else ""
         return f"{verdicts[0].name[:1].upper()}{verdicts[0].name[1:]}: {verdicts[0].sentence}{others}"
     if missing:
-        alone = (
-            " Utilisation alone tells nothing: it counts time with any kernel."
-            if (evidence.utilisation is not None and evidence.tensor_active is None)
-            else ""
-        )
+        blind = evidence.utilisation is not None and evidence.tensor_active is None
+        alone = " Utilisation alone tells nothing: it counts time with any kernel." if blind else ""
         return f"No verdict: {len(missing)} questions lack evidence.{alone}"
     return "Nothing limits it by any rule here."
 
@@ -380,6 +379,7 @@ def training_of(path: Path) -> TrainMeasurement | None:
 
 
 def _from_file(path: Path) -> Evidence:
+    """Evidence of a file: JSON by its schema, packed or not, else a page of metrics; what is neither is refused."""
     name = str(path)
     if not path.is_file():
         raise BadRequest(f"'{echo(name)}' is neither a file nor an address such as http://127.0.0.1:9090")
