@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from tonnage.questions.registry import KINDS, kind_of_answer
 from tonnage.report.document import EVERY, Block, Document, Text
 from tonnage.report.terminal import print_blocks
 
 if TYPE_CHECKING:
+    from tonnage.questions.question import Question
     from tonnage.report.charts.chart import Chart
 
 
@@ -61,16 +61,22 @@ _SHOWN: Final[dict[str, _Shown]] = {
     "Updated": _Shown("report.listing:update_document", cut=False),
 }
 """By the name of the answer's type; plans are shown by the `PAGE` of their room."""
-DOCUMENTS: Final = frozenset((*_SHOWN, *(kind.answer.__name__ for kind in KINDS.values())))
-"""Types that have a report."""
-
 Answer = TypeVar("Answer")
+
+
+def _kind_of(answer: Any) -> Question | None:
+    """The kind of plan that an answer is; other answers load none of them."""
+    if type(answer).__name__ in _SHOWN:
+        return None
+    from tonnage.questions.registry import kind_of_answer
+
+    return kind_of_answer(answer)
 
 
 def document_of(answer: Any, *, top: int | None = None, every: bool = False, **about: object) -> Document:
     """The answer as blocks; `top` options where it has many, or every one; otherwise the five of a first screen."""
     most = EVERY if every else top
-    if (kind := kind_of_answer(answer)) is not None:
+    if (kind := _kind_of(answer)) is not None:
         return _finished(kind.find("page", "PAGE").document(answer, most=most), answer)
     shown = _SHOWN[type(answer).__name__]
     return _finished(_import_function(shown.report)(answer, **({"most": most} if shown.cut else about)), answer)
@@ -85,14 +91,14 @@ def explanation_of(plan: Any, *, rank: int = 1) -> Document:
     BadRequest
         The plan has no option of that rank.
     """
-    kind = kind_of_answer(plan)
+    kind = _kind_of(plan)
     assert kind is not None, "whoever asks has looked whether it explains"
     return _finished(kind.find("page", "PAGE").opened(plan, rank=rank), plan)
 
 
 def charts_of(answer: Any) -> tuple[Chart, ...]:
     """The pictures of an answer, the most telling first; none for kinds without."""
-    if (kind := kind_of_answer(answer)) is not None:
+    if (kind := _kind_of(answer)) is not None:
         drawn = kind.find("page", "PAGE").charts(answer)
     else:
         shown = _SHOWN.get(type(answer).__name__)
@@ -116,7 +122,7 @@ def works(answer: Any) -> bool:
 
 def explains(answer: Any) -> bool:
     """Whether its options can be opened one by one."""
-    return kind_of_answer(answer) is not None
+    return _kind_of(answer) is not None
 
 
 def _import_function(where: str) -> Any:
@@ -166,7 +172,7 @@ def fragment(answer: Any, *, picture: Callable[[Chart], str] | None = None) -> s
 
     Parameters
     ----------
-    answer : an answer of `DOCUMENTS`
+    answer : an answer that `document_of` shows
     picture : callable, optional
         The HTML that shows a chart; absent = the drawing itself, inline.
     """

@@ -124,7 +124,7 @@ def answer_view(
 
     Parameters
     ----------
-    answer : an answer of `questions.answers.DOCUMENTS`
+    answer : an answer that `questions.answers` shows
     key : str
         Under which it is kept: of its pictures and the pages of its options.
     every : bool
