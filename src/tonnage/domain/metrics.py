@@ -19,8 +19,7 @@ class Metric(NamedTuple):
     """That `units.show` writes; empty = a plain number, whose unit the title says."""
     words: str = ""
     """Its title written out; empty = as it is."""
-    less_is_better: bool | None = True
-    """Absent = neither end is better."""
+    less_is_better: bool = True
 
 
 METRICS: Final = {
