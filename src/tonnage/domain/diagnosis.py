@@ -167,20 +167,6 @@ class Evidence(SparseRecord, kw_only=True):
     # against an earlier measurement of the same thing
     baseline: tuple[Fact, ...] = ()
 
-    @property
-    def mfu(self) -> float | None:
-        """FLOP/s of the work done over the peak. [-]"""
-        if self.flop_per_s is None or not self.peak_flop_per_s:
-            return None
-        return self.flop_per_s / self.peak_flop_per_s
-
-    @property
-    def mbu(self) -> float | None:
-        """Bytes/s of the work done over the peak. [-]"""
-        if self.memory_bytes_per_s is None or not self.peak_memory_bytes_per_s:
-            return None
-        return self.memory_bytes_per_s / self.peak_memory_bytes_per_s
-
 
 class Fact(SparseRecord, kw_only=True):
     """A number that a verdict rests on, and what it is held against."""

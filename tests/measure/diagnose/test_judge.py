@@ -2,16 +2,20 @@
 
 import types
 import typing
+from string import Formatter
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.domain.diagnosis import Evidence, LoadLevel, Verdict
 from tonnage.domain.train_measurement import StepTimes
-from tonnage.measure.diagnose import limits
+from tonnage.measure.diagnose import device, row, rules
+from tonnage.measure.diagnose.row import NAMES, SHARES, Limit, Rule
 from tonnage.measure.diagnose.sources import CAUSES, RULES, judge
 
+ROWS = [rule for rules_of_kind in RULES.values() for rule in rules_of_kind if isinstance(rule, Rule)]
 HINTS = typing.get_type_hints(Evidence)
 
 
@@ -102,13 +106,23 @@ def test_an_effect_is_not_said_beside_its_cause() -> None:
 
 
 def test_thresholds_say_where_they_come_from() -> None:
-    known = [value for value in vars(limits).values() if isinstance(value, limits.Limit)]
+    known = {limit for module in (row, rules, device) for limit in vars(module).values() if isinstance(limit, Limit)}
+    known |= {limit for rule in ROWS for limit in rule.facts.values() if limit is not None}
     assert len(known) > 20 and all(limit.value > 0 and len(limit.why) > 15 for limit in known)
+
+
+@pytest.mark.parametrize("rule", ROWS, ids=lambda rule: rule.said[:40])
+def test_a_row_names_values_that_there_are(rule: Rule) -> None:
+    stated = {*Evidence.__struct_fields__, *StepTimes.__struct_fields__, *SHARES}
+    named = {name for _, name, _, _ in Formatter().parse(rule.said) if name}
+    assert named | rule.facts.keys() | set(filter(None, [rule.gain])) <= stated
+    assert rule.facts.keys() <= NAMES.keys() and set(rule.by) <= rule.facts.keys()
+    assert any(rule.facts.values()) and bool(rule.needs) == bool(rule.how)
 
 
 def test_each_rule_is_pure() -> None:
     seen = Evidence(kinds=("serving", "training", "accelerator"), tensor_active=0.9, dram_active=0.2)
-    for rules in RULES.values():
-        for rule in rules:
+    for rules_of_kind in RULES.values():
+        for rule in rules_of_kind:
             first, second = rule(seen), rule(seen)
             assert first == second and (first is None or isinstance(first, Verdict) or first.how)

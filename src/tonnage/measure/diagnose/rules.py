@@ -1,128 +1,62 @@
-"""
-What limits a server, or a training step? Rules over what engines, clients and steps say; each is a pure function.
-"""
+"""What limits a server, or a training step? Rules over what engines, clients and steps say, a row each."""
 
 from __future__ import annotations
 
+from operator import gt, lt
 from typing import Final
 
+from msgspec.structs import replace
+
 from tonnage.domain.diagnosis import Evidence, Missing, Verdict
-from tonnage.domain.engine_spec import ServerMetrics
-from tonnage.engines.registry import server_metrics
-from tonnage.measure.diagnose.limits import (
-    CHECKPOINT,
-    CLIENT,
-    COLD,
-    COMMUNICATION,
-    FAILING,
-    FRAGMENTED,
-    IDLE,
-    INPUT_HIGH,
-    INPUT_SOME,
-    KNEE,
-    KV_EMPTY,
-    KV_FULL,
-    LAUNCH,
-    MIN_REQUESTS,
-    NEARLY_FULL,
-    PREEMPTED,
-    QUEUED,
-    STRAGGLER,
-    WAITING,
-    WORSE,
-    Rule,
-    Seen,
-    fact,
-    known_facts,
-    rule,
-)
+from tonnage.measure.diagnose.row import Limit, Rule, fact, facts_of, known_values, page_of
 from tonnage.units import show
 
-NO_PAGE: Final = "give the engine's /metrics page (SGLang: --enable-metrics, llama.cpp: --metrics), or a measurement"
-"""Where it is not known which server runs."""
-MORE_CACHE: Final = "a cache of fewer bits, shorter contexts, or fewer requests at once"
-"""The same of settings that make more room."""
+FAILING: Final = Limit(0.05, "as the sweep: a load whose requests fail more often is not sustained", gt)
+WORSE: Final = Limit(0.10, "ours: twice the 5 % by which repeated runs differ", gt)
+KV_FULL: Final = Limit(0.90, "ours: vLLM admits nothing more and preempts from here on as requests grow")
+KV_EMPTY: Final = Limit(0.25, "ours: four times the load would fit into the cache", lt)
+QUEUED: Final = Limit(0.50, "ours: more than half of the time to first token is waiting")
+WAITING: Final = Limit(1.0, "ours: on average at least one request waits")
+KNEE: Final = Limit(1.0, "Kleinrock 1979: beyond the knee latency grows faster, in proportion, than throughput")
+IDLE: Final = Limit(0.50, "ours: nothing to do half of the time")
+STRAGGLER: Final = Limit(0.10, "ours: beyond the 5 to 10 % by which equal machines differ")
+FRAGMENTED: Final = Limit(0.20, "ours: a fifth of the memory held and not used")
+MIN_REQUESTS: Final = 20.0
+"""Requests below which a mean says little. [requests]"""
 
 
-@rule(
-    "client-bound",
-    "measure",
-    step="give the client a core of its own or less load, and measure again before changing anything",
-)
-def client_late(e: Evidence) -> Seen | None:
-    """The measuring client is late itself: latencies hold its delay."""
-    if e.client_delay_s is None or not e.ttft_s or e.client_delay_s <= CLIENT.value * e.ttft_s:
+def regression(e: Evidence) -> Verdict | None:
+    """Worse than an earlier measurement of the same loads: facts are the shares by which it is worse."""
+    worse = [one for one in e.baseline if one.value > WORSE.value]
+    if not worse:
         return None
-    said = f"The measuring client is late by {e.client_delay_s * 1e3:.3g} ms itself; latencies here hold it."
-    return said, [fact("client delay, p99, of time to first token", e.client_delay_s / e.ttft_s, limit=CLIENT)], None
-
-
-@rule("failing", "code", step="read the server's log for the first failure; time-outs of clients count as aborted")
-def failing(e: Evidence) -> Seen | None:
-    """Requests fail."""
-    if e.failed_share is None or e.failed_share <= FAILING.value or not e.requests:
-        return None
-    said = f"{e.failed_share:.0%} of the requests fail or are given up."
-    return said, known_facts(e, failed_share=FAILING), e.failed_share
-
-
-def memory_capacity(e: Evidence) -> Verdict | Missing | None:
-    """The cache is full: requests wait for blocks, or are thrown out and computed again."""
-    page = _page(e.engine)
-    if e.kv_used_most is None:
-        how = (page.cache_unstated or page.queue_advice) if page else NO_PAGE
-        return Missing(verdict="memory-capacity bound", needs="share of the KV cache in use", how=how)
-    facts, share = known_facts(e, kv_used_most=KV_FULL), 0.0
-    if e.preemptions is not None and e.requests:
-        share = e.preemptions / e.requests
-        facts.append(fact("preemptions per request", share, limit=PREEMPTED))
-    preempts = share >= PREEMPTED.value
-    if not (preempts or (e.kv_used_most >= KV_FULL.value and (e.waiting or 0.0) > 0.0)):
-        return None
-    what = f"{e.preemptions:,.0f} preemptions in {e.requests:,.0f} requests" if preempts else "new requests wait for it"
+    most = max(worse, key=lambda one: one.value)
     return Verdict(
-        name="memory-capacity bound",
-        sentence=f"The KV cache is full ({e.kv_used_most:.0%} in use at most): {what}.",
-        facts=(*facts, *known_facts(e, "waiting", "running")),
-        remedy="accelerator",
-        next_step=f"first settings: {page.cache_advice if page else MORE_CACHE}; then more memory: tensor parallelism, "
-        "a larger card",
-        gain=_queue_share(e) or share,
+        name="regression",
+        sentence=f"Worse than the baseline: {most.name} by {most.value:.0%}.",
+        facts=tuple(worse),
+        remedy="code",
+        next_step="compare versions and settings of both runs (`tonnage history show`); go back unless it is meant",
+        gain=most.value,
     )
-
-
-def _page(engine: str | None) -> ServerMetrics | None:
-    """What is known of an engine's metrics page."""
-    return next((page for page in server_metrics() if page.name == engine), None)
-
-
-def _queue_share(e: Evidence) -> float | None:
-    """Waiting as a share of the time to first token, or of the whole answer where that is not known."""
-    whole = e.ttft_s or e.e2e_s
-    return None if e.queue_s is None or not whole else min(1.0, e.queue_s / whole)
 
 
 def queueing(e: Evidence) -> Verdict | Missing | None:
     """Requests wait although the cache has room: there are too few seats or too few replicas."""
-    share = _queue_share(e)
+    known = known_values(e)
+    share = known.get("queue_share")
     if share is None and e.waiting is None:
-        page = _page(e.engine)
-        how = page.queue_advice if page else NO_PAGE
+        how = page_of(e.engine).queue_advice
         return Missing(verdict="queueing", needs="time or requests in the queue", how=how)
     long = share is not None and (e.requests or 0.0) >= MIN_REQUESTS and share >= QUEUED.value
     many = e.waiting is not None and e.waiting >= WAITING.value and (e.samples or 0) > 1
     if not (long or many):
         return None
-    facts = []
-    if share is not None and e.queue_s is not None:
-        facts += [
-            fact("queueing, share of time to first token", share, limit=QUEUED),
-            fact("queueing, mean", e.queue_s, unit="s"),
-        ]
-    facts += known_facts(e, waiting=WAITING)
+    shown: dict[str, Limit | None] = {} if share is None else {"queue_share": QUEUED, "queue_s": None}
+    shown["waiting"] = WAITING
     first = ""
     if e.running_limit is not None and e.running_most is not None and e.running_most >= e.running_limit:
-        facts.append(fact("requests running, of the engine's limit", e.running_limit, unit="requests"))
+        shown["running_limit"] = None
         if e.kv_used_most is not None and e.kv_used_most < KV_FULL.value:
             first = "raise the engine's limit of running requests, for its cache has room; then "
     said = f"{e.waiting or 0.0:.3g} requests wait on average"
@@ -131,7 +65,7 @@ def queueing(e: Evidence) -> Verdict | Missing | None:
     return Verdict(
         name="queueing",
         sentence=f"Requests queue: {said}.",
-        facts=tuple(facts),
+        facts=facts_of(known, shown),
         remedy="settings" if first else "capacity",
         next_step=f"{first}add replicas for the peak (`tonnage measure capacity` says how many), or admit less",
         gain=share,
@@ -171,12 +105,7 @@ def past_knee(e: Evidence) -> Verdict | Missing | None:
     )
 
 
-@rule(
-    "over-provisioned",
-    "capacity",
-    step="check that the window holds the peak; then fewer replicas, a smaller card, or scale to zero",
-)
-def over_provisioned(e: Evidence) -> Seen | Missing | None:
+def over_provisioned(e: Evidence) -> Verdict | Missing | None:
     """Far less load than the server could take: nothing waits, the cache is nearly empty, few run."""
     if e.waiting_most is None or e.running_most is None or (e.samples or 0) < 2:
         return Missing(
@@ -191,221 +120,186 @@ def over_provisioned(e: Evidence) -> Seen | Missing | None:
     seats = e.running_limit is None or e.running_most <= KV_EMPTY.value * e.running_limit
     if not ((roomy and seats) or (idle and (roomy or e.kv_used_most is None))):
         return None
-    facts = [*known_facts(e, "waiting_most", "running_most"), *known_facts(e, kv_used_most=KV_EMPTY, idle_share=IDLE)]
     seen = f"over {e.window_s / 3600:.3g} h" if e.window_s and e.window_s >= 600 else "in this short window"
     said = f"nothing ever waits, and at most {e.running_most:.3g} requests run at once."
-    return f"More is rented than is used {seen}: {said}", facts, e.idle_share
+    return Verdict(
+        name="over-provisioned",
+        sentence=f"More is rented than is used {seen}: {said}",
+        facts=facts_of(
+            known_values(e),
+            {"waiting_most": None, "running_most": None, "kv_used_most": KV_EMPTY, "idle_share": IDLE},
+        ),
+        remedy="capacity",
+        next_step="check that the window holds the peak; then fewer replicas, a smaller card, or scale to zero",
+        gain=e.idle_share,
+    )
 
 
-@rule(
-    "cold start",
-    "settings",
-    step="send warm-up requests before a replica takes traffic, keep compiled kernels and graphs in a cache that "
-    "outlives the container, and keep one replica warm",
+_PREEMPTING: Final = Rule(
+    "memory-capacity bound",
+    "The KV cache is full ({kv_used_most:.0%} in use at most): {preemptions:,.0f} preemptions in {requests:,.0f} "
+    "requests.",
+    {
+        "kv_used_most": KV_FULL,
+        "preempted_share": Limit(0.01, "ours: one request in a hundred computed twice"),
+        "waiting": None,
+        "running": None,
+    },
+    remedy="accelerator",
+    step="first settings: {page.cache_advice}; then more memory: tensor parallelism, a larger card",
+    gain="cache_gain",
+    by=("preempted_share",),
+    only=lambda known: "kv_used_most" in known,
 )
-def cold_start(e: Evidence) -> Seen | None:
-    """The first requests take far longer: weights are loaded, graphs captured, kernels compiled."""
-    if e.first_s is None or e.later_s is None or not 0.0 < COLD.value * e.later_s <= e.first_s:
-        return None
-    facts = [
-        fact("first over later time to first token", e.first_s / e.later_s, unit="count", limit=COLD),
-        *known_facts(e, "first_s", "later_s"),
-    ]
-    said = f"The first requests wait {show(e.first_s, 's')} for a token, later ones {show(e.later_s, 's')}."
-    return said, facts, None
 
-
-@rule(
-    "regression",
-    "code",
-    step="compare versions and settings of both runs (`tonnage history show`); go back unless it is meant",
-)
-def regression(e: Evidence) -> Seen | None:
-    """Worse than an earlier measurement of the same loads: facts are the shares by which it is worse."""
-    worse = [one for one in e.baseline if one.value > WORSE.value]
-    if not worse:
-        return None
-    most = max(worse, key=lambda one: one.value)
-    return f"Worse than the baseline: {most.name} by {most.value:.0%}.", worse, most.value
-
-
-SERVING_RULES: Final[tuple[Rule, ...]] = (
-    client_late,
-    failing,
+SERVING_RULES: Final = (
+    Rule(
+        "client-bound",
+        "The measuring client is late by {client_delay_s} itself; latencies here hold it.",
+        {"client_delay_share": Limit(0.10, "ours: guidellm warns at 1 %; a tenth changes what is concluded", gt)},
+        remedy="measure",
+        step="give the client a core of its own or less load, and measure again before changing anything",
+    ),
+    Rule(
+        "failing",
+        "{failed_share:.0%} of the requests fail or are given up.",
+        {"failed_share": FAILING},
+        remedy="code",
+        step="read the server's log for the first failure; time-outs of clients count as aborted",
+        gain="failed_share",
+        only=lambda known: known.get("requests"),
+    ),
     regression,
-    memory_capacity,
+    _PREEMPTING,
+    replace(
+        _PREEMPTING,
+        said="The KV cache is full ({kv_used_most:.0%} in use at most): new requests wait for it.",
+        by=("kv_used_most",),
+        only=lambda known: known.get("waiting"),
+        needs="share of the KV cache in use",
+        how="{cache}",
+    ),
     queueing,
     past_knee,
-    cold_start,
+    Rule(
+        "cold start",
+        "The first requests wait {first_s} for a token, later ones {later_s}.",
+        {
+            "first_over_later": Limit(3.0, "ours: three times a warm request, beyond what load alone explains"),
+            "first_s": None,
+            "later_s": None,
+        },
+        remedy="settings",
+        step="send warm-up requests before a replica takes traffic, keep compiled kernels and graphs in a cache that "
+        "outlives the container, and keep one replica warm",
+    ),
     over_provisioned,
 )
-"""What limits more comes first."""
+"""What limits more comes first; of one name the first counts."""
 
 
 STEPS: Final = "`tonnage measure train -- python train.py`, or the probe inside the script"
 
-
-def _part_s(e: Evidence, name: str) -> float | None:
-    """One part of a step; None where it, or the step, is not known. [s]"""
-    found: float | None = getattr(e.parts, name, None)
-    return found if e.step_s else None
-
-
-@rule(
+_INPUT: Final = Rule(
     "input-bound",
-    "code",
+    "{input_share:.0%} of each step waits for data: moderately input-bound.",
+    {
+        "input_share": Limit(0.05, "TensorFlow Profiler calls a step moderately input-bound from 5 % on"),
+        "input_s": None,
+        "step_s": None,
+        "cpu_busy": None,
+        "disk_busy": None,
+    },
+    remedy="code",
     step="more loader processes, pinned memory and prefetch, decoding beforehand or on the accelerator, data on local "
     "NVMe; another accelerator would wait as long",
+    gain="input_share",
+    needs="waiting for data in a step",
+    how=STEPS,
 )
-def input_bound(e: Evidence) -> Seen | Missing | None:
-    """The step waits for its data."""
-    waits = _part_s(e, "input_s")
-    if waits is None or not e.step_s:
-        return Missing(verdict="input-bound", needs="waiting for data in a step", how=STEPS)
-    share = waits / e.step_s
-    if share < INPUT_SOME.value:
-        return None
-    high = share >= INPUT_HIGH.value
-    facts = [
-        fact("waiting for data, of a step", share, limit=INPUT_HIGH if high else INPUT_SOME),
-        fact("waiting for data", waits, unit="s"),
-        *known_facts(e, "step_s", "cpu_busy", "disk_busy"),
-    ]
-    return f"{share:.0%} of each step waits for data: {'highly' if high else 'moderately'} input-bound.", facts, share
-
-
-@rule(
-    "communication-bound",
-    "accelerator",
-    step="first code: larger micro-batches or gradient accumulation, overlap, collectives of fewer bits, sharding "
-    "inside a node only; then faster links, or fewer and larger accelerators",
-)
-def communication_bound(e: Evidence) -> Seen | Missing | None:
-    """Collectives that nothing hides."""
-    exposed = _part_s(e, "communication_s")
-    if exposed is None or not e.step_s:
-        if e.devices is not None and e.devices < 2:
-            return None
-        return Missing(verdict="communication-bound", needs="exposed collectives in a step", how=STEPS)
-    share = exposed / e.step_s
-    # Where the others wait for one, straggler says it.
-    if share < COMMUNICATION.value or (e.slowest_share or 0.0) >= STRAGGLER.value:
-        return None
-    facts = [
-        fact("collectives that nothing hides, of a step", share, limit=COMMUNICATION),
-        fact("collectives that nothing hides", exposed, unit="s"),
-        *known_facts(e, "hidden_communication_s", "scaling_efficiency"),
-    ]
-    return f"{share:.0%} of each step is collectives that nothing hides.", facts, share
-
-
-@rule(
-    "straggler",
-    "code",
-    step="balance what each rank gets (lengths, experts, stages); look at the clocks of a slow host",
-)
-def straggler(e: Evidence) -> Seen | None:
-    """One rank computes longer and all others wait for it."""
-    slower = e.slowest_share
-    if slower is None or slower < STRAGGLER.value:
-        return None
-    said = f"One rank computes {slower:.0%} longer than the median, and the others wait for it."
-    return said, known_facts(e, slowest_share=STRAGGLER), slower / (1.0 + slower)
-
-
-@rule(
-    "checkpoint-bound",
-    "code",
-    step="write asynchronously (torch.distributed.checkpoint.async_save), to local disks first, or less often",
-)
-def checkpoint_bound(e: Evidence) -> Seen | None:
-    """Steps wait for checkpoints; a part that is not known counts as none."""
-    share = (_part_s(e, "checkpoint_s") or 0.0) / (e.step_s or 1.0)
-    if share < CHECKPOINT.value:
-        return None
-    said = f"{share:.0%} of the time goes into checkpoints."
-    return said, [fact("checkpoints, of a step", share, limit=CHECKPOINT)], share
-
-
-@rule(
-    "under-utilised",
-    "code",
-    step="torch.compile or CUDA graphs, larger micro-batches, no .item() or print between steps",
-)
-def launch_bound(e: Evidence) -> Seen | None:
-    """
-    The accelerator has gaps that neither data, collectives nor checkpoints explain: kernels come too slowly. Parts that
-    are not known count as none.
-    """
-    if e.busy_s is None or not e.step_s:
-        return None
-    known = sum(_part_s(e, name) or 0.0 for name in ("input_s", "communication_s", "checkpoint_s"))
-    share = (e.step_s - e.busy_s - known) / e.step_s
-    if share < LAUNCH.value:
-        return None
-    facts = [
-        fact("accelerator without a kernel, of a step", share, limit=LAUNCH),
-        *known_facts(e, "kernel_s", "utilisation"),
-    ]
-    said = f"The accelerator has nothing to run in {share:.0%} of each step, and data is not the reason."
-    return said, facts, share
-
-
-@rule(
+_FULL: Final = Rule(
     "memory-capacity bound",
-    "accelerator",
+    "Memory is full: the next longer batch fails, and the allocator already starts again.",
+    {"alloc_retries": None, "memory_share": Limit(0.95, "ours: what allocators and libraries take besides")},
+    remedy="accelerator",
     step="recompute activations, shard optimizer and weights (FSDP), smaller micro-batches; then more memory",
+    by=("alloc_retries",),
+    # What the allocator holds and no tensor uses is the next rule's.
+    only=lambda known: known.get("alloc_retries") and known.get("unused_share", 0.0) < FRAGMENTED.value,
 )
-def training_memory_capacity(e: Evidence) -> Seen | None:
-    """Memory is full, or the allocator had to give back and start again; fragmentation is a verdict of its own."""
-    facts, full = known_facts(e, "alloc_retries"), False
-    if e.memory_peak_bytes is not None and e.memory_capacity_bytes:
-        used = e.memory_peak_bytes / e.memory_capacity_bytes
-        facts.append(fact("memory in use, most", used, limit=NEARLY_FULL))
-        full = used >= NEARLY_FULL.value
-    if not (e.alloc_retries or full) or _held_share(e) >= FRAGMENTED.value:  # which fragmentation says
-        return None
-    more = ", and the allocator already starts again" if e.alloc_retries else ""
-    return f"Memory is full: the next longer batch fails{more}.", facts, None
 
 
-def _held_share(e: Evidence) -> float:
-    """Of the memory, what the allocator holds and no tensor uses; 0 where it is not known."""
-    if e.memory_reserved_bytes is None or e.memory_peak_bytes is None or not e.memory_capacity_bytes:
-        return 0.0
-    return (e.memory_reserved_bytes - e.memory_peak_bytes) / e.memory_capacity_bytes
-
-
-@rule(
-    "fragmentation",
-    "settings",
-    step="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or batches padded to few lengths; no larger card",
-)
-def fragmentation(e: Evidence) -> Seen | Missing | None:
-    """The allocator holds much that no tensor uses, and memory is nearly gone."""
-    if e.memory_reserved_bytes is None or e.memory_peak_bytes is None or not e.memory_capacity_bytes:
-        return Missing(
-            verdict="fragmentation",
-            needs="memory in use and memory held by the allocator",
-            how="the probe of `tonnage measure train` on an accelerator, or torch.cuda.memory_stats()",
-        )
-    held = _held_share(e)
-    tight = e.memory_reserved_bytes >= 0.9 * e.memory_capacity_bytes
-    if held < FRAGMENTED.value or not (tight or e.alloc_retries):
-        return None
-    facts = [
-        fact("memory held and not used", held, limit=FRAGMENTED),
-        *known_facts(e, "memory_reserved_bytes", "memory_peak_bytes"),
-    ]
-    return f"{held:.0%} of the memory is held by the allocator and used by no tensor.", facts, None
-
-
-TRAINING_RULES: Final[tuple[Rule, ...]] = (
-    input_bound,
-    communication_bound,
-    straggler,
-    checkpoint_bound,
-    launch_bound,
-    training_memory_capacity,
-    fragmentation,
+TRAINING_RULES: Final = (
+    replace(
+        _INPUT,
+        said="{input_share:.0%} of each step waits for data: highly input-bound.",
+        facts={
+            **_INPUT.facts,
+            "input_share": Limit(0.20, "TensorFlow Profiler calls a step highly input-bound from 20 % on"),
+        },
+    ),
+    _INPUT,
+    Rule(
+        "communication-bound",
+        "{communication_share:.0%} of each step is collectives that nothing hides.",
+        {
+            "communication_share": Limit(0.20, "the share from which TensorFlow Profiler calls a stall high"),
+            "communication_s": None,
+            "hidden_communication_s": None,
+            "scaling_efficiency": None,
+        },
+        remedy="accelerator",
+        step="first code: larger micro-batches or gradient accumulation, overlap, collectives of fewer bits, sharding "
+        "inside a node only; then faster links, or fewer and larger accelerators",
+        gain="communication_share",
+        # Where the others wait for one, the next rule says it.
+        only=lambda known: known.get("slowest_share", 0.0) < STRAGGLER.value,
+        needs="exposed collectives in a step",
+        how=STEPS,
+    ),
+    Rule(
+        "straggler",
+        "One rank computes {slowest_share:.0%} longer than the median, and the others wait for it.",
+        {"slowest_share": STRAGGLER},
+        remedy="code",
+        step="balance what each rank gets (lengths, experts, stages); look at the clocks of a slow host",
+        gain="straggler_gain",
+    ),
+    Rule(
+        "checkpoint-bound",
+        "{checkpoint_share:.0%} of the time goes into checkpoints.",
+        {"checkpoint_share": Limit(0.05, "the share from which TensorFlow Profiler calls a stall moderate")},
+        remedy="code",
+        step="write asynchronously (torch.distributed.checkpoint.async_save), to local disks first, or less often",
+        gain="checkpoint_share",
+    ),
+    Rule(
+        "under-utilised",
+        "The accelerator has nothing to run in {gap_share:.0%} of each step, and data is not the reason.",
+        {
+            "gap_share": Limit(0.15, "TensorFlow Profiler calls a step highly launch-bound from 15 % on"),
+            "kernel_s": None,
+            "utilisation": None,
+        },
+        remedy="code",
+        step="torch.compile or CUDA graphs, larger micro-batches, no .item() or print between steps",
+        gain="gap_share",
+    ),
+    _FULL,
+    replace(
+        _FULL,
+        said="Memory is full: the next longer batch fails.",
+        by=("memory_share",),
+        only=lambda known: known.get("unused_share", 0.0) < FRAGMENTED.value,
+    ),
+    Rule(
+        "fragmentation",
+        "{unused_share:.0%} of the memory is held by the allocator and used by no tensor.",
+        {"unused_share": FRAGMENTED, "memory_reserved_bytes": None, "memory_peak_bytes": None},
+        remedy="settings",
+        step="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or batches padded to few lengths; no larger card",
+        only=lambda known: known.get("alloc_retries") or known["held_share"] >= 0.9,
+        needs="memory in use and memory held by the allocator",
+        how="the probe of `tonnage measure train` on an accelerator, or torch.cuda.memory_stats()",
+    ),
 )

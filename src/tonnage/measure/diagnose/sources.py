@@ -6,7 +6,7 @@ Consequences are left to their causes, and one sentence says what limits most.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -27,7 +27,7 @@ from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.foreign import check_values
 from tonnage.measure.client import key_of
 from tonnage.measure.diagnose import device, rules
-from tonnage.measure.diagnose.limits import Rule, fact
+from tonnage.measure.diagnose.row import fact
 from tonnage.measure.diagnose.window import evidence_of, is_prometheus, merge_readings, readings_between, watch_page
 from tonnage.measure.files import json_in, read_whole, refuse_heavy
 from tonnage.measure.history import entries, measured_server, place_of
@@ -202,7 +202,7 @@ def compare_with_record(now: Measurement, before: Measurement) -> tuple[Fact, ..
     return tuple(found)
 
 
-RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
+RULES: Final[Mapping[str, tuple[Callable[[Evidence], Verdict | Missing | None], ...]]] = {
     "serving": rules.SERVING_RULES,
     "training": rules.TRAINING_RULES,
     "accelerator": device.RULES,
