@@ -100,7 +100,7 @@ OPERATORS = [
 def test_every_kind_takes_time_on_every_part(op: Operator, part: str) -> None:
     there = accelerator(part)
     for family in ("vllm", "library", "llama.cpp"):
-        seconds, rung = operator_s(op, accelerator=there, ladder=ladder(there, family=family))
+        seconds, rung, _ = operator_s(op, accelerator=there, ladder=ladder(there, family=family))
         assert 1e-7 < seconds < 0.1
         assert rung != "own" or part == "h100-sxm5-80gb"
 
@@ -111,7 +111,7 @@ def test_evidence_gives_the_same_seconds_and_names_what_they_rest_on(op: Operato
     there = accelerator(part)
     known = ladder(there)
     taken, evidence = operator_evidence(op, accelerator=there, ladder=known)
-    seconds, rung = operator_s(op, accelerator=there, ladder=known)
+    seconds, rung, _ = operator_s(op, accelerator=there, ladder=known)
     assert taken == seconds
     if rung == "generic":
         assert evidence.tier in {"curve", "formula"}
@@ -141,7 +141,7 @@ def test_a_part_without_grids_uses_the_generic_curve_and_says_so() -> None:
 
 def test_the_generic_curve_agrees_with_the_grid_of_a_large_product() -> None:
     op = gemm(4096, 8192, 8192)
-    measured, _ = operator_s(op, accelerator=H100, ladder=ladder(H100))
+    measured, *_ = operator_s(op, accelerator=H100, ladder=ladder(H100))
     assert operator_s(op, accelerator=H100, ladder=GENERIC)[0] == pytest.approx(measured, rel=0.15)
 
 
@@ -155,15 +155,15 @@ def test_four_bit_weights_read_less_at_one_row_and_gain_nothing_at_many() -> Non
 
 def test_a_cached_prefix_costs_as_its_flop_do() -> None:
     there = ladder(H100)
-    chunk, _ = operator_s(prefill(1, 2048, cached=14336), accelerator=H100, ladder=there)
-    whole, _ = operator_s(prefill(1, 16384), accelerator=H100, ladder=there)
+    chunk, *_ = operator_s(prefill(1, 2048, cached=14336), accelerator=H100, ladder=there)
+    whole, *_ = operator_s(prefill(1, 16384), accelerator=H100, ladder=there)
     assert chunk / whole == pytest.approx(prefill(1, 2048, 14336).flop / prefill(1, 16384).flop, rel=0.35)
 
 
 def test_a_window_bounds_what_decode_reads() -> None:
     there = ladder(H100)
-    full, _ = operator_s(decode(64, 32768), accelerator=H100, ladder=there)
-    windowed, _ = operator_s(decode(64, 32768, window=128), accelerator=H100, ladder=there)
+    full, *_ = operator_s(decode(64, 32768), accelerator=H100, ladder=there)
+    windowed, *_ = operator_s(decode(64, 32768, window=128), accelerator=H100, ladder=there)
     assert windowed < full / 10
 
 
@@ -177,8 +177,8 @@ def test_an_eight_bit_cache_is_read_in_about_half_the_time() -> None:
 
 def test_speculative_tokens_share_the_keys_of_their_sequence() -> None:
     there = ladder(H100)
-    one, _ = operator_s(decode(16, 8192), accelerator=H100, ladder=there)
-    four, _ = operator_s(replace(decode(16, 8192), m=64), accelerator=H100, ladder=there)
+    one, *_ = operator_s(decode(16, 8192), accelerator=H100, ladder=there)
+    four, *_ = operator_s(replace(decode(16, 8192), m=64), accelerator=H100, ladder=there)
     assert one <= four < 2 * one
 
 
@@ -230,8 +230,8 @@ def test_prompts_expand_their_latents_unless_their_queries_choose_keys() -> None
     )
     for family in ("vllm", "sglang", "trtllm"):
         there = ladder(h200, family=family)
-        whole, rung = operator_s(prompt, accelerator=h200, ladder=there)
-        chosen, _ = operator_s(replace(prompt, window=2048), accelerator=h200, ladder=there)
+        whole, rung, _ = operator_s(prompt, accelerator=h200, ladder=there)
+        chosen, *_ = operator_s(replace(prompt, window=2048), accelerator=h200, ladder=there)
         assert rung == "own"
         assert 400e12 < flop / whole < 800e12
         assert 2.5 < chosen / whole < 4.5  # 3.4 times the arithmetic at about the same rate
@@ -253,8 +253,8 @@ def test_few_heads_of_many_prompts_fill_latent_blocks_worse_than_many_heads_of_o
         head_dim=192,
     )
     many = replace(one, m=16 * 2048, batch=16, heads=1, kv_heads=1)
-    whole, _ = operator_s(one, accelerator=h200, ladder=there)
-    apart, _ = operator_s(many, accelerator=h200, ladder=there)
+    whole, *_ = operator_s(one, accelerator=h200, ladder=there)
+    apart, *_ = operator_s(many, accelerator=h200, ladder=there)
     assert 1.1 < apart / whole < 1.5
 
 
@@ -395,7 +395,7 @@ def node(kind: str, axes: int, **changes: object) -> Grid:
 
 
 def measured(op: Operator, part: Accelerator, **grids: Grid) -> float:
-    seconds, rung = operator_s(op, accelerator=part, ladder=Ladder(grids=grids))
+    seconds, rung, _ = operator_s(op, accelerator=part, ladder=Ladder(grids=grids))
     assert rung == "own"
     return seconds * 0.8
 
@@ -453,7 +453,7 @@ def test_weights_that_are_widened_find_the_kernel_of_their_bits(weights: str, co
     }
     there = Ladder(grids=grids, curve=CURVE)
     fast = replace(READS, memory_bytes_per_s=1e30)
-    seconds, rung = operator_s(op, accelerator=fast, ladder=there)
+    seconds, rung, _ = operator_s(op, accelerator=fast, ladder=there)
     assert (rung == "generic") == (grid is None)
     if grid is not None:
         assert seconds == pytest.approx(grid)
@@ -474,7 +474,7 @@ def chosen(op: Operator, *names: str) -> str:
         width = float(last) if first.startswith("attention") else 128.0
         grids[name] = replace(node(kind, axes.get(kind, 3), width=width), floor_s=float(floor))
     fast = replace(READS, memory_bytes_per_s=1e30)
-    seconds, rung = operator_s(op, accelerator=fast, ladder=Ladder(grids=grids, curve=CURVE))
+    seconds, rung, _ = operator_s(op, accelerator=fast, ladder=Ladder(grids=grids, curve=CURVE))
     return names[round(seconds) - 1] if rung == "own" else rung
 
 
@@ -635,7 +635,7 @@ def test_no_table_of_weights_beats_the_memory_that_they_come_from() -> None:
 
     def over_memory(op: Operator, name: str) -> float:
         part = accelerator(name)
-        seconds, _ = operator_s(op, accelerator=part, ladder=ladder(part, family="trtllm"))
+        seconds, *_ = operator_s(op, accelerator=part, ladder=ladder(part, family="trtllm"))
         return op.read_bytes / part.memory_bytes_per_s / seconds
 
     small, measured = gemm(1, 1280, 4096), accelerator("rtx-pro-6000-bw-server")
@@ -673,7 +673,7 @@ def test_cards_without_tables_read_gddr_as_cards_with_tables_do() -> None:
 
     def share(name: str, family: str = "vllm") -> float:
         part = accelerator(name)
-        seconds, rung = operator_s(large, accelerator=part, ladder=ladder(part, family=family))
+        seconds, rung, _ = operator_s(large, accelerator=part, ladder=ladder(part, family=family))
         assert rung == "generic"
         return read_s / (part.memory_bytes_per_s / 1e9) / seconds
 

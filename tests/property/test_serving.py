@@ -13,7 +13,8 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.precision import Precision
 from tonnage.simulation.closed_loop import Load, closed_loop, static_batch
-from tonnage.simulation.steps import MixedStep, Placement, StepTable, step_grid, step_table
+from tonnage.simulation.step_parts import Placement
+from tonnage.simulation.steps import MixedStep, StepTable, step_grid, step_table
 
 ONE = Layout()
 DENSE = Mlp(intermediate_size=14336)

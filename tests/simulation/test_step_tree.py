@@ -11,7 +11,7 @@ from tonnage.domain.model import Moe
 from tonnage.domain.precision import Precision
 from tonnage.physics.transformer import Tokens
 from tonnage.simulation.served_tree import node_of
-from tonnage.simulation.step_parts import Placement, seconds, step_parts
+from tonnage.simulation.step_parts import Placement, parts_of, placed_work, seconds
 from tonnage.simulation.step_tree import OpenTable, Pricing
 from tonnage.simulation.steps import MixedStep, StepGrid, StepTable, step_grid, step_table
 
@@ -87,7 +87,8 @@ def test_operators_add_up_to_the_step_without_its_table(overheads: Overheads) ->
     at = trees(placement(feed_forward=EXPERTS, precision=formats), overheads)
     decode = decoded(at, 40.0, context=1500.0)
     rest = sum(leaf.value for leaf in named(decode, "table interpolation"))
-    parts = step_parts(at.pricing.placement, Tokens(decodes=40.0, context=1500.0, emitted=40.0))
+    there, tokens = at.pricing.placement, Tokens(decodes=40.0, context=1500.0, emitted=40.0)
+    parts = parts_of(placed_work(there, tokens), there)
     # The head is a piece of its own: factors on the mean product are those of the piece.
     assert decode.value - rest == pytest.approx(seconds(parts, overheads, sequences=40.0), rel=2e-3)
 

@@ -10,8 +10,8 @@ from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.precision import Precision
 from tonnage.physics.transformer import Tokens
 from tonnage.simulation.closed_loop import Load, burst, static_batch
-from tonnage.simulation.step_parts import encoded_work, parts_of
-from tonnage.simulation.steps import MixedStep, Placement, seconds, step_grid, step_parts, step_table
+from tonnage.simulation.step_parts import Placement, encoded_work, parts_of, placed_work, seconds
+from tonnage.simulation.steps import MixedStep, step_grid, step_table
 
 ONE, DENSE = Layout(), Mlp(intermediate_size=14336)
 MIXER = Attention(num_attention_heads=32, num_key_value_heads=8, head_dim=128)
@@ -35,7 +35,8 @@ def grid(at: Placement, batch=64.0):
 @pytest.mark.parametrize(("batch", "context"), [(1, 1024), (16, 3000), (64, 4096)])
 def test_a_table_gives_what_the_work_list_gives(batch, context) -> None:
     at = placement()
-    exact = seconds(step_parts(at, Tokens(decodes=batch, context=context, emitted=batch)), NOTHING, sequences=batch)
+    work = placed_work(at, Tokens(decodes=batch, context=context, emitted=batch))
+    exact = seconds(parts_of(work, at), NOTHING, sequences=batch)
     assert step_table(grid(at), NOTHING).decode_s(batch, context) == pytest.approx(exact, rel=0.06)
 
 
@@ -69,7 +70,8 @@ def test_a_single_stream_of_8b_reads_its_weights_near_the_measured_share_of_band
 
 
 def test_host_time_is_hidden_behind_a_longer_step_only() -> None:
-    parts = step_parts(placement(), Tokens(decodes=1, context=100, emitted=1))
+    at = placement()
+    parts = parts_of(placed_work(at, Tokens(decodes=1, context=100, emitted=1)), at)
     busy = seconds(parts, NOTHING, sequences=1)
     assert seconds(parts, Overheads(hidden_s=busy / 2), sequences=1) == busy
     assert seconds(parts, Overheads(hidden_s=2 * busy), sequences=1) == 2 * busy

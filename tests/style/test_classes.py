@@ -18,6 +18,7 @@ ALLOWED = {
     "TypedDict",
     "NamedTuple",
     "Generic",
+    "Mapping",  # read-only: Python adds what follows from getting an item
 }
 HEADERS = {"PlanHeader", "RankedPlan", "RankedOption", "RunOption", "Context", "Form"}
 """Records that others extend: what all plans, options, questions and forms of a page hold (decision 16)."""

@@ -271,7 +271,7 @@ def score(name: str, rows: pd.DataFrame, accelerator: Accelerator, ladder: Ladde
         made = OPERATORS[name](row)  # type: ignore[arg-type]
         total, rung = 0.0, "own"
         for op in made if isinstance(made, tuple) else (made,):
-            seconds, rung = operator_s(op, accelerator=accelerator, ladder=ladder)
+            seconds, rung, _ = operator_s(op, accelerator=accelerator, ladder=ladder)
             total += seconds
         ratios.append(np.log(row.latency / 1e3 / total))
         rungs.append(rung)

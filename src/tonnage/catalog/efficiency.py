@@ -10,12 +10,12 @@ from __future__ import annotations
 import csv
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import product
 from math import exp
 from statistics import median
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -196,7 +196,7 @@ class _Place(NamedTuple):
     alike: _Likeness
 
 
-class _Grids:
+class _Grids(Mapping[str, Grid]):
     """Grids by key, each decoded when somebody asks for it: a model uses ten of a hundred."""
 
     def __init__(self, places: dict[str, _Place]) -> None:
@@ -213,31 +213,23 @@ class _Grids:
         return key in self._places
 
     def __getitem__(self, key: str) -> Grid:
-        found = self._read.get(key)
-        if found is None:
-            found = self._read[key] = _grid_at(key, self._places[key])
+        if (found := self.get(key)) is None:
+            raise KeyError(key)
         return found
 
-    def get(self, key: str, default: Grid | None = None) -> Grid | None:
-        return self[key] if key in self._places else default
-
-    def keys(self) -> Iterable[str]:
-        return self._places.keys()
-
-    def values(self) -> Iterable[Grid]:
-        return [self[key] for key in self]
-
-    def items(self) -> Iterable[tuple[str, Grid]]:
-        return [(key, self[key]) for key in self]
-
-
-def _grid_at(key: str, place: _Place) -> Grid:
-    header, body = _open(place.donor, place.family)
-    file = f"{place.donor}.{place.family}.grids"
-    origin = Origin(key=key, accelerator=place.donor, file=file, package=header.package, date=header.date)
-    found = _grid(body[place.at : place.at + place.length], place.rung, place.alike, origin)
-    routes = _families()[place.family].routes if place.family in _families() else ()
-    return replace(found, routes=True) if key.startswith(routes) else found
+    def get(self, key: str, default: Grid | None = None) -> Grid | None:  # type: ignore[override] # of any type
+        """The grid of a key, with where it was read: the file, its package and its date."""
+        if key in self._read or key not in self._places:
+            return self._read.get(key, default)
+        donor, family, at, length, rung, alike = self._places[key]
+        header, body = _open(donor, family)
+        file = f"{donor}.{family}.grids"
+        origin = Origin(key=key, accelerator=donor, file=file, package=header.package, date=header.date)
+        found = _grid(body[at : at + length], rung, alike, origin)
+        if key.startswith(_families()[family].routes if family in _families() else ()):
+            found = replace(found, routes=True)
+        self._read[key] = found
+        return found
 
 
 @lru_cache(maxsize=128)
@@ -258,7 +250,7 @@ def _grids(part: Part, families: tuple[str, ...], exchanges: tuple[str, ...] = (
             first = chosen.setdefault(key, place)
             if key.startswith(_WITNESSED) and first.donor == donor and first.family != family:
                 next((end for end in WITNESSES if chosen.setdefault(key + end, place).family == family), None)
-    return cast(Mapping[str, Grid], _Grids(chosen)) if chosen else {}
+    return _Grids(chosen) if chosen else {}
 
 
 def _offered(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import click
@@ -89,35 +90,13 @@ def _output_options(function: Command) -> Command:
     return function
 
 
-def _add_kind(kind: Question) -> None:
-    """A command for a plan whose one argument is a model."""
-
-    @name_argument("model", "models")
-    @request_options(kind.request)
-    @request_groups(kind.request)
-    @_output_options
-    def answer_flags(**options: Any) -> None:
-        if str(model := options["model"]).endswith((".yaml", ".yml")):
-            raise BadRequest(
-                f"model: '{echo(model)}' is named as a request file; `tonnage plan {echo(model)}` answers it"
-            )
-        _answer(kind.name, options)
-
-    plan.command(kind.name, cls=Grouped, help=kind.help)(answer_flags)
-
-
-for _question in KINDS.values():
-    if _question.help:
-        _add_kind(_question)
-
-
 @plan.command("fleet", cls=Grouped)
 @click.argument("path", metavar="REQUEST.yaml")
 @request_options(KINDS["fleet"].request)
 @_output_options
 def _fleet(path: str, **options: Any) -> None:
     """The cheapest mix of accelerators and terms, by the hour, for the workloads that a file lists; flags override."""
-    _answer("fleet", options, given=_fields_in(path))
+    _answer("fleet", given=_fields_in(path), **options)
 
 
 @plan.command("own", cls=Grouped)
@@ -126,7 +105,7 @@ def _fleet(path: str, **options: Any) -> None:
 @_output_options
 def _own(own: str, **options: Any) -> None:
     """What INVENTORY serves best: "8 x A100 80GB, 4 x L40S", a request file, or recorded output of nvidia-smi …"""
-    _answer("own", options, given=_inventory(own))
+    _answer("own", given=_inventory(own), **options)
 
 
 def _fields_in(path: str) -> dict[str, Any]:
@@ -158,7 +137,7 @@ def _inventory(text: str) -> dict[str, Any]:
 def _budget(purpose_for: str | None, **options: Any) -> None:
     """The largest rate, the best model or the best run that AMOUNT buys: "$3,000/month" MODEL, "$50,000"."""
     options["purpose"] = options.get("purpose") or purpose_for
-    _answer("budget", options)
+    _answer("budget", **options)
 
 
 @click.command("REQUEST")
@@ -170,10 +149,10 @@ def _from_file(path: str, **options: Any) -> None:
     from tonnage.questions.ask import kind_of
 
     kind, fields = kind_of(read_mapping(path), source=path)
-    _answer(kind, options, given=fields)
+    _answer(kind, given=fields, **options)
 
 
-def _answer(kind: str, options: dict[str, Any], *, given: Mapping[str, Any] | None = None) -> None:
+def _answer(kind: str, *, given: Mapping[str, Any] | None = None, **options: Any) -> None:
     """
     Answer a plan and show it, for what a file says (`given`) and flags override.
 
@@ -184,6 +163,8 @@ def _answer(kind: str, options: dict[str, Any], *, given: Mapping[str, Any] | No
     from tonnage.core.stop import UNFINISHED, ends_at_best, stop_asked
     from tonnage.questions import ask
 
+    if str(model := options.get("model")).endswith((".yaml", ".yml")):
+        raise BadRequest(f"model: '{echo(model)}' is named as a request file; `tonnage plan {echo(model)}` answers it")
     output, today, additions = output_of(options), options.pop("today"), own_facts(options)
     stated = {name: value for name, value in options.items() if value is not None}
     fields = options if given is None else {**given, **stated}
@@ -200,3 +181,15 @@ def _answer(kind: str, options: dict[str, Any], *, given: Mapping[str, Any] | No
         if not quick and stop_asked():
             answer = replace(answer, unfinished=UNFINISHED)
     output.show(answer)
+
+
+def _add_kind(kind: Question) -> None:
+    """A command for a plan whose one argument is a model."""
+    answered = request_groups(kind.request)(_output_options(partial(_answer, kind.name)))
+    answered = name_argument("model", "models")(request_options(kind.request)(answered))
+    plan.command(kind.name, cls=Grouped, help=kind.help)(answered)
+
+
+for _question in KINDS.values():
+    if _question.help:
+        _add_kind(_question)

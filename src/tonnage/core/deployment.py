@@ -61,7 +61,7 @@ from tonnage.simulation.capacity import ReplicaTimes
 from tonnage.simulation.encoder import held_for_images, with_encoder
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
 from tonnage.simulation.own_kernels import batching_of, mixed_attention_factor
-from tonnage.simulation.steps import Placement
+from tonnage.simulation.step_parts import Placement
 
 if TYPE_CHECKING:
     from tonnage.core.drift import Drift

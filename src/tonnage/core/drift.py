@@ -31,7 +31,7 @@ from tonnage.domain.case import ServeCase
 from tonnage.domain.layout import Layout
 from tonnage.domain.precision import Precision
 from tonnage.record import Record
-from tonnage.simulation.steps import Placement
+from tonnage.simulation.step_parts import Placement
 
 NAMES: Final = ("memory", "attention", "compute", "host", "sequence", "request", "links")
 """Causes of a serving stack, in the order of a share."""

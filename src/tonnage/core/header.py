@@ -220,17 +220,21 @@ def what_relaxing_buys(request: Request, leads: Callable[[Request], str | None])
     return tuple(f"without {flag}: {told}" for flag, told in found if told is not None)
 
 
-def quick_without_simulator(request: Any, plan: Callable[[Any], Simulated]) -> Simulated:
+def quick_without_simulator(request: Any) -> Any:
+    """The request, or its `quick` twin where nothing can simulate."""
+    return request if request.quick or can_simulate() else replace(request, quick=True)
+
+
+def as_asked(made: Simulated, request: Any) -> Simulated:
     """
-    The plan for a request; where nothing can simulate, what its `quick` twin gives, and the sentence that says so.
+    The plan of a request or of its `quick` twin, which then says so.
 
     The request stays as it was asked: where numba is installed, the same one is simulated.
     """
-    if request.quick or can_simulate():
-        return plan(request)
-    averaged = plan(replace(request, quick=True))
-    said = replace(averaged.provenance, assumed=(BY_AVERAGES, *averaged.provenance.assumed))
-    return replace(averaged, request=request, provenance=said)
+    if made.request.quick == request.quick:
+        return made
+    said = replace(made.provenance, assumed=(BY_AVERAGES, *made.provenance.assumed))
+    return replace(made, request=request, provenance=said)
 
 
 def _without_each(asked: Asked, names: Iterable[str]) -> Iterator[tuple[str, Asked]]:

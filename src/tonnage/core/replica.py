@@ -26,17 +26,8 @@ from tonnage.physics.transformer import Tokens
 from tonnage.simulation.capacity import Point, ReplicaLoad, ReplicaTimes, Steady, quantile_factor
 from tonnage.simulation.policies import Pool, limits_of
 from tonnage.simulation.simulated import ReplicaArrays, step_arrays
-from tonnage.simulation.step_parts import prompt_launch_s
-from tonnage.simulation.steps import (
-    MixedStep,
-    StepGrid,
-    StepTable,
-    exchange_beside_s,
-    seconds,
-    step_grid,
-    step_parts,
-    step_table,
-)
+from tonnage.simulation.step_parts import parts_of, placed_work, prompt_launch_s, seconds
+from tonnage.simulation.steps import MixedStep, StepGrid, StepTable, exchange_beside_s, step_grid, step_table
 
 if TYPE_CHECKING:
     from tonnage.simulation.disaggregated import Unit
@@ -83,7 +74,7 @@ def errors_by_load(replica: Replica, prompt_tokens: float, *, top: float) -> Ite
         yield replica.errors(basis, load=load_class(load, prompt_tokens), in_flight=load), end
 
 
-def build_replica(*, model: Model, accelerator: Accelerator, configuration: Configuration, lengths: Lengths) -> Replica:
+def build_replica(lengths: Lengths, *, model: Model, accelerator: Accelerator, configuration: Configuration) -> Replica:
     """The replica of a plan's configuration for requests of these lengths; without times where it does not fit."""
     return _BUILD[-1](_Same(accelerator), model, configuration, lengths)
 
@@ -292,7 +283,7 @@ def _decode_s(at: Deployment, sequences: float, *, context: float, drafting: Ste
     if drafting is not None:
         return drafting.decode_s(sequences, context), drafting.rung
     tokens = decode_tokens(at, sequences, context=context)
-    parts = step_parts(at.placement, tokens)
+    parts = parts_of(placed_work(at.placement, tokens), at.placement)
     hidden = exchange_beside_s(at.placement, tokens.rows, overheads=at.overheads) if parts.exchange else 0.0
     return seconds(parts, at.overheads, sequences=sequences / at.placement.layout.dp) - hidden, parts.rung
 
@@ -320,7 +311,7 @@ def _prefill_s(at: Deployment, prompt: float, *, cached: float) -> float:
 
 def _prompts_s(at: Deployment, tokens: Tokens) -> float:
     """A step of prompts alone: no graph captured it, so its launches may be what it waits for. [s]"""
-    parts, o = step_parts(at.placement, tokens), at.overheads
+    parts, o = parts_of(placed_work(at.placement, tokens), at.placement), at.overheads
     launched = prompt_launch_s(at.placement, o, kernels=parts.kernels) + o.step_s + o.prompt_s * tokens.prompts
     fixed, each = at.placement.encoder_s
     encoding = fixed + each * tokens.prompts * tokens.chunk

@@ -20,8 +20,8 @@ from tonnage.simulation.capacity import ReplicaLoad, Steady
 from tonnage.simulation.closed_loop import Load, burst, closed_loop, pipelined_share, saturated_loop, static_batch
 from tonnage.simulation.disaggregated import Pools, disaggregated_loop
 from tonnage.simulation.simulated import Served
-from tonnage.simulation.step_parts import Placement, encoded_work, parts_of
-from tonnage.simulation.steps import StepGrid, StepTable, seconds, step_grid, step_table
+from tonnage.simulation.step_parts import Placement, encoded_work, parts_of, seconds
+from tonnage.simulation.steps import StepGrid, StepTable, step_grid, step_table
 
 if TYPE_CHECKING:
     from tonnage.core.drift import Moved

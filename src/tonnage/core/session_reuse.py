@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -266,8 +266,7 @@ def turns_apart(turns: SteadyTurns, answered_s: float) -> SteadyTurns:
 def reusing_replica(request: Serve, configuration: Configuration, *, model: Model, accelerator: Accelerator) -> Replica:
     """The replica of a configuration for the request's lengths and sessions."""
 
-    def build(lengths: Lengths) -> Replica:
-        return build_replica(model=model, accelerator=accelerator, configuration=configuration, lengths=lengths)
+    build = partial(build_replica, model=model, accelerator=accelerator, configuration=configuration)
 
     def best_of(replica: Replica) -> Point | None:
         return state_of(request, replica).largest()[0] if replica.times else None

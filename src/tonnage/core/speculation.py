@@ -9,7 +9,7 @@ from tonnage.domain.case import ServeCase
 from tonnage.domain.layout import Engine
 from tonnage.domain.model import Model
 from tonnage.errors import BadRequest
-from tonnage.simulation.steps import Speculation
+from tonnage.simulation.step_parts import Speculation
 
 
 def with_published_acceptance(engine: Engine) -> Engine:

@@ -19,20 +19,20 @@ class Format(Record, kw_only=True):
 
     name: str
     bits: float
+    bytes: float
+    """Of a value, scales included. [bytes]"""
     compute: str
     """Peak used when activations are in this format too: fp32, tf32, fp16, bf16, fp8, int8, fp4."""
     weight_only: bool = False
     """Activations stay at 16 bits and the product runs at the 16-bit peak."""
     source: str = ""
 
-    @property
-    def bytes(self) -> float:
-        """Bytes per value, scales included. [bytes]"""
-        return self.bits / 8
-
 
 def _table(*rows: tuple[str, float, str, bool, str]) -> dict[str, Format]:
-    return {r[0]: Format(name=r[0], bits=r[1], compute=r[2], weight_only=r[3], source=r[4]) for r in rows}
+    return {
+        name: Format(name=name, bits=bits, bytes=bits / 8, compute=compute, weight_only=weight_only, source=source)
+        for name, bits, compute, weight_only, source in rows
+    }
 
 
 FORMATS: Final[dict[str, Format]] = _table(
@@ -104,7 +104,8 @@ def number_format(name: str) -> Format:
     if key in FORMATS:
         return FORMATS[key]
     if key.startswith(("exl2-", "exl3-")) and key.endswith("bpw"):
-        return Format(name=key, bits=_bits_per_weight(key), compute="fp16", weight_only=True, source="bits in the name")
+        bits = _bits_per_weight(key)
+        return Format(name=key, bits=bits, bytes=bits / 8, compute="fp16", weight_only=True, source="bits in the name")
     raise UnknownName("precision", name, known=FORMATS)
 
 

@@ -30,21 +30,35 @@ _PRODUCTS: Final = frozenset({"gemm", "grouped_gemm"})
 _COLLECTIVES: Final = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point"})
 
 
-def operator_s(op: Operator, *, accelerator: Accelerator, ladder: Ladder) -> tuple[float, Rung]:
+def operator_s(op: Operator, *, accelerator: Accelerator, ladder: Ladder) -> tuple[float, Rung, Grid | None]:
     """
-    Seconds of ONE execution of `op` on one rank, and the rung of the ladder that says so.
+    Seconds of ONE execution of `op` on one rank, the rung of the ladder that says so, and the grid they were read from.
 
-    `op.count` is not applied. Launches are those inside a captured graph.
+    No grid where a curve or a formula answers. `op.count` is not applied. Launches are those inside a captured graph.
     Products in narrow formats include quantising their input; grouped products include permuting
     rows to experts, the activation between them and the weighted sum after.
     """
-    seconds, rung, _ = _operator_seconds(op, accelerator, ladder)
-    return seconds, rung
+    kind = op.kind
+    if kind in _COLLECTIVES:
+        return collective_s(op, accelerator=accelerator, ladder=ladder)
+    grid: Grid | None = None
+    rung: Rung = "generic"
+    measured = MEASURED[kind](op, ladder) if ladder.grids and kind in MEASURED else None
+    if measured is None:
+        seconds = _GENERIC[kind](op, accelerator, ladder)
+    else:
+        grid = measured[0]
+        seconds, rung = read(op, measured, accelerator=accelerator, ladder=ladder), grid.rung
+        if kind in _PRODUCTS and measured[2] < 2.0:
+            seconds, rung, grid = _second_witness(op, (seconds, rung, grid), accelerator=accelerator, ladder=ladder)
+        elif kind == "grouped_gemm":
+            seconds = _agreed_s(op, measured, seconds, accelerator=accelerator, ladder=ladder)
+    return seconds, rung, grid
 
 
 def operator_evidence(op: Operator, *, accelerator: Accelerator, ladder: Ladder) -> tuple[float, Evidence]:
     """The seconds of `operator_s`, and what they rest on: grid, donor, file, date, and the share of the roofline."""
-    seconds, rung, grid = _operator_seconds(op, accelerator, ladder)
+    seconds, rung, grid = operator_s(op, accelerator=accelerator, ladder=ladder)
     least_s, bound = roofline_of(op, accelerator=accelerator, ladder=ladder)
     tier: Tier = "curve" if rung == "generic" else rung
     if op.kind in _COLLECTIVES and grid is None:
@@ -86,26 +100,6 @@ def roofline_of(
     compute_s = op.flop / peak_flop_per_s(accelerator, op.compute) if op.flop else 0.0
     memory_s = (op.read_bytes + op.write_bytes) / accelerator.memory_bytes_per_s
     return (compute_s, "arithmetic") if compute_s > memory_s else (memory_s, "memory")
-
-
-def _operator_seconds(op: Operator, accelerator: Accelerator, ladder: Ladder) -> tuple[float, Rung, Grid | None]:
-    """Seconds, rung, and the grid they were read from; no grid where a curve or a formula answers."""
-    kind = op.kind
-    if kind in _COLLECTIVES:
-        return collective_s(op, accelerator=accelerator, ladder=ladder)
-    grid: Grid | None = None
-    rung: Rung = "generic"
-    measured = MEASURED[kind](op, ladder) if ladder.grids and kind in MEASURED else None
-    if measured is None:
-        seconds = _GENERIC[kind](op, accelerator, ladder)
-    else:
-        grid = measured[0]
-        seconds, rung = read(op, measured, accelerator=accelerator, ladder=ladder), grid.rung
-        if kind in _PRODUCTS and measured[2] < 2.0:
-            seconds, rung, grid = _second_witness(op, (seconds, rung, grid), accelerator=accelerator, ladder=ladder)
-        elif kind == "grouped_gemm":
-            seconds = _agreed_s(op, measured, seconds, accelerator=accelerator, ladder=ladder)
-    return seconds, rung, grid
 
 
 def _agreed_s(op: Operator, first: Measured, seconds: float, *, accelerator: Accelerator, ladder: Ladder) -> float:

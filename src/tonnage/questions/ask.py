@@ -46,13 +46,18 @@ def answer(
     if kind not in KINDS:
         raise UnknownName("kind of plan", kind, known=KINDS)
     request = reader_of(kind)(fields, additions=additions)
-    return planned(kind, request, additions=additions, today=today)
+    return with_measurements(planner_of(kind)(request, additions=additions, today=today), additions)
 
 
-def planned(kind: str, request: Any, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> Plan:
-    """The plan of one kind for a request that is read, with the measurements that moved its numbers."""
+def planner_of(kind: str) -> Callable[..., Plan]:
+    """What plans a request of one kind that is read."""
     question = KINDS[kind]
-    made: Plan = question.find("plan", f"plan_{question.room}")(request, additions=additions, today=today)
+    planner: Callable[..., Plan] = question.find("plan", f"plan_{question.room}")
+    return planner
+
+
+def with_measurements(made: Plan, additions: Additions) -> Plan:
+    """A plan that names the user's measurements that moved its numbers."""
     if not any_counts(additions):
         return made
     from tonnage.questions.calibrate.calibrated import with_calibrations

@@ -1,6 +1,6 @@
 """One step of an engine, opened into parts: (model, accelerator, layout, tokens) -> seconds by what sets them.
 
-A `Placement` fixes all that does not change between steps. `step_parts` prices every operator of a step's work list
+A `Placement` fixes all that does not change between steps. `parts_of` prices every operator of a step's work list
 and sorts its time: products bound by memory or by arithmetic, attention, element-wise passes, collectives, launches.
 `seconds` adds the parts up under an engine's overheads, which act on each kind.
 
@@ -138,11 +138,6 @@ class Parts(Record, kw_only=True):
         return max(self.attention * factor, min(self.attention, self.attention_least))
 
 
-def step_parts(placement: Placement, tokens: Tokens) -> Parts:
-    """Opens one step of the engine into parts."""
-    return parts_of(placed_work(placement, tokens), placement)
-
-
 def placed_work(placement: Placement, tokens: Tokens) -> Work:
     """One step of a placement as a work list, the products of its adapters among it."""
     p = placement
@@ -235,14 +230,14 @@ def parts_of(work: Work, placement: Placement) -> Parts:
     own_kernels = has_prompt_kernels(accelerator)
     for listed in work:
         op = _as_placed(listed, placement)
-        once, rung = operator_s(op, accelerator=accelerator, ladder=kernels)
+        once, rung, _ = operator_s(op, accelerator=accelerator, ladder=kernels)
         rungs.add(rung)
         kind, count = op.kind, op.count
         taken = once * count
         found["kernels"] += count
         if kind in _COLLECTIVES:
             if _rings_too(op, placement):
-                ring, _ = operator_s(op, accelerator=accelerator, ladder=_without_grids(kernels))
+                ring = operator_s(op, accelerator=accelerator, ladder=_without_grids(kernels))[0]
                 taken = min(once, ring) * count
             found["collective"] += taken
             if placement.two_batches and kind == "all_to_all" and op.inter_node:

@@ -263,7 +263,7 @@ class OpenTable(StepTable, kw_only=True):
 def pass_tree(
     pricing: Pricing, overheads: Overheads, *, name: str, work: Work, sequences: float, prompts: float, how: str
 ) -> Quantity:
-    """One pass over a work list, as `step_parts.seconds` prices it."""
+    """One pass over a work list, as `seconds` prices it."""
     o, kernels = overheads, pricing.operators(work, overheads, prompts=bool(prompts))
     hidden_s = o.hidden_s + o.launch_s * sum(op.count for op in work)
     return Quantity.total(

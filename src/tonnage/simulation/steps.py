@@ -36,8 +36,6 @@ from tonnage.simulation.step_parts import (
     prompt_launch_s,
     prompt_rows_work,
     rows_work,
-    seconds,
-    step_parts,
 )
 
 
@@ -68,9 +66,6 @@ def affine_at(xs: tuple[float, ...], ys: tuple[tuple[float, float], ...], *, x: 
     share = (x - xs[i - 1]) / (xs[i] - xs[i - 1])
     (f0, s0), (f1, s1) = ys[i - 1], ys[i]
     return f0 + share * (f1 - f0), s0 + share * (s1 - s0)
-
-
-__all__ = ["Parts", "Placement", "Speculation", "seconds", "step_parts"]
 
 
 class MixedStep(NamedTuple):

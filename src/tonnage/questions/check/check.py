@@ -28,7 +28,7 @@ from tonnage.domain.metrics import SPEEDS
 from tonnage.domain.plan import BY_AVERAGES, Provenance, ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest
-from tonnage.questions.ask import Plan, plan_of_text, planned
+from tonnage.questions.ask import Plan, plan_of_text, planner_of, with_measurements
 from tonnage.questions.compare.answer import CHECK_SCHEMA, VERIFY_SCHEMA, Change, Check, Verification
 from tonnage.units import show
 from tonnage.version import __version__
@@ -258,7 +258,7 @@ def remake(plan: Plan, *, additions: Additions) -> Plan:
     except ValueError:
         raise BadRequest(f"the plan does not say on which day it was made: '{plan.provenance.made[:20]}'") from None
     kind = str(msgspec.json.decode(msgspec.json.encode(plan))["kind"])
-    return planned(kind, plan.request, additions=additions, today=day)
+    return with_measurements(planner_of(kind)(plan.request, additions=additions, today=day), additions)
 
 
 def _verification_sentence(before: Provenance, now: Provenance, *, differences: int, written: bool) -> str:

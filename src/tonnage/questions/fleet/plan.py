@@ -20,7 +20,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions, part_name
 from tonnage.catalog.rows import data_version
 from tonnage.core.calibration_use import Run, TrainRun, at_once
-from tonnage.core.header import Loser, by_reason, quick_without_simulator
+from tonnage.core.header import Loser, as_asked, by_reason, quick_without_simulator
 from tonnage.core.quotes import commitments_assumed
 from tonnage.core.stop import best_is_known, stop_asked
 from tonnage.domain.answer import Verdict
@@ -74,8 +74,8 @@ def plan_fleet(
         A model or an accelerator is unknown, or the request contradicts itself. That nothing carries the load is an
         answer: `feasible` is False and `binding` says which limit stands in the way.
     """
-    one = partial(_plan_once, additions=additions, today=today or date.today())
-    return quick_without_simulator(request, one)
+    made = _plan_once(quick_without_simulator(request), additions=additions, today=today or date.today())
+    return as_asked(made, request)
 
 
 def _plan_once(request: FleetRequest, *, additions: Additions, today: date) -> FleetPlan:

@@ -40,7 +40,7 @@ from tonnage.questions.serve.chance import Odds
 from tonnage.record import Record
 from tonnage.simulation.capacity import LONE, Point, Steady, stated
 from tonnage.simulation.router import peak_load, replicas_in_all, working_replicas
-from tonnage.simulation.steps import Placement
+from tonnage.simulation.step_parts import Placement
 
 if TYPE_CHECKING:
     pass
@@ -397,7 +397,7 @@ def _points(phase: str, work: Work, placement: Placement) -> tuple[RooflinePoint
     """
     sums: dict[tuple[str, str], tuple[float, float, float]] = {}
     for op in work:
-        seconds, _ = operator_s(op, accelerator=placement.accelerator, ladder=placement.ladder)
+        seconds = operator_s(op, accelerator=placement.accelerator, ladder=placement.ladder)[0]
         flop, moved, took = sums.get((op.name, op.compute), (0.0, 0.0, 0.0))
         sums[op.name, op.compute] = (
             flop + op.flop * op.count,

@@ -23,7 +23,7 @@ from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.core.calibration_use import Run, at_once
 from tonnage.core.driver import Found, Kind, alone, plan_or_relax
-from tonnage.core.header import Context, Infeasible, nearness, quick_without_simulator
+from tonnage.core.header import Context, Infeasible, as_asked, nearness, quick_without_simulator
 from tonnage.core.quality import apply_quality_floor, changes_among
 from tonnage.core.ranking import frontier, with_verdicts
 from tonnage.core.replica import kept_replicas
@@ -88,12 +88,9 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
         The model or an accelerator is unknown, or the request contradicts itself. That nothing can
         serve it is an answer: `feasible` is False and `binding` says what stands in the way.
     """
-
-    def one(asked: Serve) -> ServePlan:
-        return plan_or_relax(SERVE, asked, additions=additions, today=today)
-
     with kept_replicas(MOST_KEPT):
-        return quick_without_simulator(request, one)
+        made = plan_or_relax(SERVE, quick_without_simulator(request), additions=additions, today=today)
+    return as_asked(made, request)
 
 
 def _ask(request: Serve, additions: Additions, today: date) -> Context[Serve]:
@@ -229,8 +226,13 @@ def _search_formats(
     options among them.
     """
     request = asked.request
-    outcomes = _worth_it(request, asked.model, open_sites, times=times, startable=startable)
+    tried = _worth_it(request, asked.model, open_sites, times=times, startable=startable)
+    outcomes = [*tried.refused, *(outcome for _, outcome in tried.looked_at)]
+    outcomes += _vary_settings(request, asked.model, tried.looked_at, best=tried.best)
+    outcomes += kept_apart(request, [one for one in outcomes if isinstance(one, Candidate)], best=tried.best)
     candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
+    seen = {candidate.configuration.accelerator for candidate in candidates}
+    outcomes += [miss for miss in tried.dear if miss.configuration.accelerator not in seen]
     missed = [outcome for outcome in outcomes if isinstance(outcome, Infeasible)]
     by_averages = request.quick or not can_simulate()
     found = (estimate_candidates if by_averages else decide_candidates)(request, candidates, today=asked.today)
@@ -285,9 +287,19 @@ def _images(request: Serve, first: ServeOption, *, serving: list[Priced]) -> Ima
     return image_costs(request, first, found=candidate_of(first, serving))
 
 
-def _worth_it(
-    request: Serve, model: Model, open_sites: Sequence[Site], *, times: float, startable: bool
-) -> list[Candidate | Infeasible]:
+class _Tried(NamedTuple):
+    """Configurations that were looked at while the bound on what a replica may cost fell, and those that were not."""
+
+    refused: list[Infeasible]
+    """That no engine runs."""
+    looked_at: list[tuple[Site, Candidate | Infeasible]]
+    dear: list[Infeasible]
+    """Of each accelerator with one whose replica alone costs too much: the cheapest."""
+    best: float
+    """Cost of the cheapest plan among them. [USD/h]"""
+
+
+def _worth_it(request: Serve, model: Model, open_sites: Sequence[Site], *, times: float, startable: bool) -> _Tried:
     """
     Every configuration of every site whose single replica costs no more than so many times the plan.
 
@@ -297,7 +309,7 @@ def _worth_it(
     best = math.inf
     if times == 1.0 and request.budget_usd_per_h is not None:
         best = math.nextafter(request.budget_usd_per_h, math.inf)  # what costs more is no option at any load
-    kept: list[Candidate | Infeasible] = []
+    refused: list[Infeasible] = []
     tries: list[tuple[float, int, Site, Configuration]] = []
     for site in open_sites:
         prices = (
@@ -309,7 +321,7 @@ def _worth_it(
         each = min(prices, default=math.inf)
         for tried in _configurations(request, model, site, startable=startable):
             if isinstance(tried, Infeasible):
-                kept.append(tried)
+                refused.append(tried)
             else:
                 tries.append((each * tried.layout.ranks, len(tries), site, tried))
     asked, dear = has_objectives(request), dict[str, float]()
@@ -319,20 +331,15 @@ def _worth_it(
             dear[configuration.accelerator] = min(dear.get(configuration.accelerator, math.inf), least)
             continue
         outcome = outcome_of(request, model, site=site, configuration=configuration)
-        kept.append(outcome)
         looked_at.append((site, outcome))
         if isinstance(outcome, Candidate) and not (asked and outcome.firm(request) <= 0.0):
             best = min(best, primary_cost(request, outcome))
-    kept += _vary_settings(request, model, looked_at, best=best)
-    kept += kept_apart(request, [one for one in kept if isinstance(one, Candidate)], best=best)
-    seen = {each.configuration.accelerator for each in kept if isinstance(each, Candidate)}
     places = {configuration.accelerator: configuration for _, _, _, configuration in reversed(tries)}
-    kept += [
+    too_dear = [
         Infeasible(configuration=places[name], verdict=limits.too_dear(least, best=best, times=times))
         for name, least in dear.items()
-        if name not in seen
     ]
-    return kept
+    return _Tried(refused, looked_at, too_dear, best)
 
 
 def _vary_settings(
