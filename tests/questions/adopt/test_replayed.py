@@ -12,8 +12,9 @@ from tests.questions.adopt.test_advise import GOOD, MODEL, advice, named
 
 import tonnage
 from tonnage.adopt import read_running
-from tonnage.domain.diagnosis import DIAGNOSIS_SCHEMA, Diagnosis, Evidence
+from tonnage.domain.diagnosis import Evidence
 from tonnage.domain.requests.serve import Serve
+from tonnage.measure.diagnose.sources import judge
 from tonnage.questions.adopt.advise import advise
 from tonnage.questions.adopt.question import Action, Adopt, Advice, Seen
 from tonnage.questions.adopt.replayed import DRAWN, ServiceTraffic, hourly_bounds
@@ -92,8 +93,7 @@ def test_sixteen_bits_where_eight_would_do() -> None:
 @pytest.mark.parametrize(("first_s", "cold"), [(4.0, True), (0.5, False)])
 def test_cold_replicas_are_warmed_which_costs_no_money(first_s: float, cold: bool) -> None:
     seen, evidence = Seen(rate_per_s=10.0, prompt_tokens=1024, output_tokens=256), Evidence(kinds=("serving",))
-    found = Diagnosis(schema=DIAGNOSIS_SCHEMA, sentence="", sources=(), verdicts=(),
-                      evidence=replace(evidence, first_s=first_s, later_s=0.3))  # fmt: skip
+    found = judge(replace(evidence, first_s=first_s, later_s=0.3))
     request = Adopt(file=GOOD, accelerator="h100-sxm5-80gb", replicas=1, providers=("lambda",))
     action = named(advise(request, read_running(GOOD, name="serve.sh"), diagnosis=found, seen=seen), "warm-up")
     assert (action is not None) is cold

@@ -9,7 +9,7 @@ today's state is what was measured and only differences are predicted.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
 from typing import Final, NamedTuple
 
@@ -31,6 +31,7 @@ from tonnage.errors import BadRequest, echo
 from tonnage.questions.adopt.adopt import accelerator_of
 from tonnage.questions.adopt.question import ADVICE_SCHEMA, Action, Adopt, Advice, Running, Seen, State
 from tonnage.questions.adopt.replayed import (
+    AUTOSCALING,
     ServiceTraffic,
     fewest_replicas,
     hourly_bounds,
@@ -48,16 +49,72 @@ FASTER: Final = 0.1
 """A latency that falls by this share is worth a setting that costs nothing. [-]"""
 NEARLY: Final = 0.8
 """Settings that save this share of the best move come before it: they can be undone in a minute. [-]"""
-COLD: Final = 3.0
-"""First requests this many times slower than later ones are a server that warms up. [-]"""
 
 
-class _Variant(NamedTuple):
-    """A change, with the question and the configuration that it leads to."""
+class Service(NamedTuple):
+    """What runs, and the traffic under which it and every change of it is asked."""
 
-    action: Action
-    serve: Serve
-    configuration: Configuration
+    made: Started
+    seen: Seen
+    traffic: ServiceTraffic | None
+    """Played where there is some; averages decide otherwise."""
+    today: date
+
+
+class Change(NamedTuple):
+    """A change of what runs: how it is told, what to know before it is made, where it applies, and what it sets."""
+
+    name: str
+    change: str
+    """Names `own`, the configuration of today, and `seen`, the traffic."""
+    risk: str
+    check: str
+    applies: Callable[[Configuration, Service], object] = lambda own, service: True
+    sets: tuple[tuple[str, str, object], ...] = ()
+    """Part of the configuration, field of it, and its value."""
+    short: str = ""
+    """Its name among others; empty = the same."""
+
+
+CHANGES: Final = (
+    Change(
+        "replicas",
+        "as many replicas as the traffic needs",
+        risk="less room for a peak that the window did not see",
+        check="look at the busiest hour of a week: tonnage advise FILE http://PROMETHEUS --window 7d",
+    ),
+    Change(
+        "batch limit",
+        "let the engine choose its batch ({own.engine.max_num_seqs} now)",
+        risk="TPOT rises with the batch, as the prediction says",
+        check="tonnage measure serve at the new limit, TPOT at the planned rate",
+        applies=lambda own, service: own.engine.max_num_seqs is not None,
+        sets=(("engine", "max_num_seqs", None),),
+    ),
+    Change(
+        "prefix cache",
+        "turn prefix caching on: {seen.reused_share:.0%} of a prompt was seen before",
+        risk="none on answers; hits need requests to come back in time",
+        check="watch the engine's prefix hit rate for an hour",
+        applies=lambda own, service: own.engine.prefix_caching is False and service.seen.reused_share,
+        sets=(("engine", "prefix_caching", True),),
+    ),
+    Change(
+        "number format",
+        "run the weights in FP8",
+        risk="quality: evaluate your own task before and after",
+        check="lm-eval on your tasks with both checkpoints",
+        applies=lambda own, service: (
+            number_format(own.precision.weights).bits == 16 and "fp8" in service.made.site.accelerator.peaks
+        ),
+        sets=(("precision", "weights", "fp8"), ("precision", "activations", "fp8")),
+        short="FP8",
+    ),
+)
+"""
+Each is priced alone, then all that set something together. A setting is changed only where the file has it: a batch
+limit, prefix caching off, 16-bit weights on a part with FP8.
+"""
 
 
 def advise(
@@ -106,25 +163,31 @@ def advise(
         request, rate_per_s=seen.rate_per_s, prompt_tokens=seen.prompt_tokens, output_tokens=seen.output_tokens
     )
     made = read_server(asked, running, accelerator=accelerator, additions=additions)
-    serve = _with_reuse(made, seen)
+    serve = _question(made, made.configuration, seen)
     traffic = traffic_of_service(serve, logged_traffic(seen.log) if seen.log else None)
-    now = _state(serve, made, made.configuration, replicas=made.replicas, traffic=traffic, today=day)
+    service = Service(made, seen, traffic, day)
+    now = _state(service, made.configuration, replicas=made.replicas)
     if now is None:
         raise BadRequest("what the file starts is predicted not to run; tonnage adopt FILE says what stands in the way")
-    actions = [
-        action
-        for variant in _variants(made, serve, seen)
-        if (action := _action(variant, made, now, traffic=traffic, today=day)) is not None
-    ]
+    actions = [action for change in _changes(service) if (action := _action(service, now, change)) is not None]
     elsewhere = _other_part(serve, now, request, additions=additions, today=day)
-    actions += [] if elsewhere is None else [_move_to(elsewhere, now)]
+    if elsewhere is not None:
+        actions.append(
+            Action(
+                name="accelerator",
+                change=f"move to {accelerators_text(elsewhere)} at {provider_name(elsewhere.bill.provider)}",
+                state=_state_of(elsewhere),
+                usd_per_month=now.usd_per_month - elsewhere.usd_per_month,
+                risk="another accelerator is predicted without the calibration of this service",
+                check="rent one replica for an hour and send it the recorded traffic: tonnage measure serve",
+            )
+        )
     actions += _by_evidence(diagnosis, now, seen)
-    if traffic is not None:
+    if traffic is not None and seen.log:
         base = next((a.state for a in actions if a.name == "replicas" and a.state is not None), now)
-        if seen.log:
-            actions += hourly_bounds(traffic, base, now=now, headroom=serve.headroom, worth=WORTH)
+        actions += hourly_bounds(traffic, base, now=now, headroom=serve.headroom, worth=WORTH)
     if upgrade is not None:
-        actions.append(_upgrade(upgrade, serve, made, now, today=day))
+        actions.append(_upgrade(upgrade, service, now))
     ranked = _rank_actions(actions, now)
     return Advice(
         schema=ADVICE_SCHEMA,
@@ -142,49 +205,37 @@ def advise(
     )
 
 
-def _with_reuse(made: Started, seen: Seen) -> Serve:
-    """The question with the prompts that the cache of today leaves to compute."""
-    if not seen.reused_share or made.configuration.engine.prefix_caching is False:
+def _question(made: Started, configuration: Configuration, seen: Seen) -> Serve:
+    """The question with the prompts that the cache of a configuration leaves to compute, a token at least."""
+    if not seen.reused_share or configuration.engine.prefix_caching is False:
         return made.serve
-    return _computing(made.serve, 1.0 - seen.reused_share)
+    lengths = made.serve.lengths
+    computed = max(1.0, (1.0 - seen.reused_share) * lengths.prompt_tokens)
+    return replace(made.serve, lengths=replace(lengths, computed_tokens=computed))
 
 
-def _computing(serve: Serve, share: float) -> Serve:
-    """The question with this share of each prompt's tokens left to compute, one at least."""
-    lengths = serve.lengths
-    return replace(serve, lengths=replace(lengths, computed_tokens=max(1.0, share * lengths.prompt_tokens)))
-
-
-def _state(
-    serve: Serve,
-    made: Started,
-    configuration: Configuration,
-    *,
-    replicas: int | None = None,
-    traffic: ServiceTraffic | None = None,
-    today: date,
-) -> State | None:
+def _state(service: Service, configuration: Configuration, *, replicas: int | None = None) -> State | None:
     """
     The service under its traffic with so many replicas, or the fewest that carry it; None = it cannot run, or no offer
     holds them.
-
-    `traffic` is replayed and decides; without it, averages do.
     """
+    made, traffic = service.made, service.traffic
+    serve = _question(made, configuration, service.seen)
     outcome = outcome_of(serve, made.model, site=made.site, configuration=configuration)
     if isinstance(outcome, Infeasible):
         return None
-    rate, each = serve.rate_per_s or 0.0, outcome.best.rate_per_s
-    fewest = max(1, math.ceil(rate / (each * (1.0 - serve.headroom)) - 1e-9))
-    if traffic is not None and replicas is None:
-        fewest = fewest_replicas(serve, outcome, traffic=traffic, start=fewest)
-    count = fewest if replicas is None else replicas
-    found = option_at(serve, outcome, replicas=count, today=today)
+    if replicas is None:
+        each = outcome.best.rate_per_s * (1.0 - serve.headroom)
+        replicas = max(1, math.ceil((serve.rate_per_s or 0.0) / each - 1e-9))
+        if traffic is not None:
+            replicas = fewest_replicas(serve, outcome, traffic=traffic, start=replicas)
+    found = option_at(serve, outcome, replicas=replicas, today=service.today)
     if found is None:
         return None
     state = _state_of(found[1], keeps=found[2])
     if traffic is None:
         return state
-    played = replay(serve, outcome, traffic=traffic, replicas=count)
+    played = replay(serve, outcome, traffic=traffic, replicas=replicas)
     return replace(state, keeps=played.keeps, replayed=played)
 
 
@@ -205,100 +256,45 @@ def _state_of(option: ServeOption, *, keeps: bool = True) -> State:
     )
 
 
-def _variants(made: Started, serve: Serve, seen: Seen) -> Iterator[_Variant]:
-    """
-    Changes of what runs, one at a time, then the settings together. A setting is changed only where the file has it: a
-    batch limit, prefix caching off, 16-bit weights on a part with FP8.
-    """
-    own = made.configuration
-    words: list[str] = []
-    better, asked = own, serve
-    yield _Variant(
-        Action(
-            name="replicas",
-            change="as many replicas as the traffic needs",
-            risk="less room for a peak that the window did not see",
-            check="look at the busiest hour of a week: tonnage advise FILE http://PROMETHEUS --window 7d",
-        ),
-        serve,
-        own,
-    )
-    if own.engine.max_num_seqs is not None:
-        better = replace(own, engine=replace(own.engine, max_num_seqs=None))
-        yield _Variant(
-            Action(
-                name="batch limit",
-                change=f"let the engine choose its batch ({own.engine.max_num_seqs} now)",
-                risk="TPOT rises with the batch, as the prediction says",
-                check="tonnage measure serve at the new limit, TPOT at the planned rate",
-            ),
-            serve,
-            better,
-        )
-        words.append("batch limit")
-    if own.engine.prefix_caching is False and seen.reused_share:
-        asked = _computing(serve, 1.0 - seen.reused_share)
-        yield _Variant(
-            Action(
-                name="prefix cache",
-                change=f"turn prefix caching on: {seen.reused_share:.0%} of a prompt was seen before",
-                risk="none on answers; hits need requests to come back in time",
-                check="watch the engine's prefix hit rate for an hour",
-            ),
-            asked,
-            replace(own, engine=replace(own.engine, prefix_caching=True)),
-        )
-        better = replace(better, engine=replace(better.engine, prefix_caching=True))
-        words.append("prefix cache")
-    weights = number_format(own.precision.weights)
-    if weights.bits == 16 and "fp8" in made.site.accelerator.peaks:
-        precision = replace(own.precision, weights="fp8", activations="fp8")
-        yield _Variant(
-            Action(
-                name="number format",
-                change="run the weights in FP8",
-                risk="quality: evaluate your own task before and after",
-                check="lm-eval on your tasks with both checkpoints",
-            ),
-            serve,
-            replace(own, precision=precision),
-        )
-        better = replace(better, precision=precision)
-        words.append("FP8")
-    if len(words) > 1:
-        yield _Variant(
-            Action(
-                name="all settings",
-                change="together: " + ", ".join(words),
-                risk="those of its parts",
-                check="one at a time, in this order, each measured",
-            ),
-            asked,
-            better,
+def _changes(service: Service) -> Iterator[Change]:
+    """Changes that apply, then their settings together."""
+    found = [change for change in CHANGES if change.applies(service.made.configuration, service)]
+    yield from found
+    settings = [change for change in found if change.sets]
+    if len(settings) > 1:
+        yield Change(
+            "all settings",
+            "together: " + ", ".join(change.short or change.name for change in settings),
+            risk="those of its parts",
+            check="one at a time, in this order, each measured",
+            sets=tuple(setting for change in settings for setting in change.sets),
         )
 
 
-def _action(
-    variant: _Variant, made: Started, now: State, *, traffic: ServiceTraffic | None, today: date
-) -> Action | None:
+def _action(service: Service, now: State, change: Change) -> Action | None:
     """
-    The variant with what it brings, where that is money, capacity that is missing, or latency for nothing; else None.
+    A change with what it brings, where that is money, capacity that is missing, or latency for nothing; else None.
     """
-    after = _state(variant.serve, made, variant.configuration, traffic=traffic, today=today)
+    own = changed = service.made.configuration
+    for part, field, value in change.sets:
+        changed = replace(changed, **{part: replace(getattr(changed, part), **{field: value})})
+    after = _state(service, changed)
     if after is None:
         return None
     saved = now.usd_per_month - after.usd_per_month
     same = after.replicas == now.replicas
     quicker = same and min(after.ttft_s / now.ttft_s, after.tpot_s / now.tpot_s) < 1.0 - FASTER
-    action = variant.action
-    if action.name == "replicas" and same:
+    if (same and not change.sets) or not (saved > WORTH * now.usd_per_month or not now.keeps or quicker):
         return None
-    if not (saved > WORTH * now.usd_per_month or not now.keeps or quicker):
-        return None
-    change = action.change
-    if after.replicas != now.replicas:
-        change += f"; {plural(after.replicas, 'replica')} instead of {now.replicas}"
-    return replace(action, change=change, state=after, usd_per_month=saved)
+    count = "" if same else f"; {plural(after.replicas, 'replica')} instead of {now.replicas}"
+    return Action(
+        name=change.name,
+        change=change.change.format(own=own, seen=service.seen) + count,
+        state=after,
+        usd_per_month=saved,
+        risk=change.risk,
+        check=change.check,
+    )
 
 
 def _other_part(serve: Serve, now: State, request: Adopt, *, additions: Additions, today: date) -> ServeOption | None:
@@ -311,18 +307,6 @@ def _other_part(serve: Serve, now: State, request: Adopt, *, additions: Addition
     if option is None or option.configuration.accelerator == now.accelerator:
         return None
     return option if now.usd_per_month - option.usd_per_month > WORTH * now.usd_per_month else None
-
-
-def _move_to(option: ServeOption, now: State) -> Action:
-    """The move to another accelerator, with its saving in a month."""
-    return Action(
-        name="accelerator",
-        change=f"move to {accelerators_text(option)} at {provider_name(option.bill.provider)}",
-        state=_state_of(option),
-        usd_per_month=now.usd_per_month - option.usd_per_month,
-        risk="another accelerator is predicted without the calibration of this service",
-        check="rent one replica for an hour and send it the recorded traffic: tonnage measure serve",
-    )
 
 
 def _calibrations(
@@ -338,11 +322,12 @@ def _calibrations(
     return calibrations_among(runs, additions=additions)
 
 
-def _upgrade(upgrade: str, serve: Serve, made: Started, now: State, *, today: date) -> Action:
+def _upgrade(upgrade: str, service: Service, now: State) -> Action:
     """
     What another release of the engine is expected to change, without the service's own calibration, and a canary that
     tests it; refuses a release that is not known.
     """
+    made = service.made
     engine = made.configuration.engine
     name, _, version = upgrade.partition("@")
     newer = replace(engine, version=version)
@@ -352,10 +337,9 @@ def _upgrade(upgrade: str, serve: Serve, made: Started, now: State, *, today: da
         )
     # A calibration holds host times of the release it was taken on, which the other release may have changed.
     card = replace(made.site.accelerator, calibrations={})
-    plain = made._replace(site=replace(made.site, accelerator=card))
+    plain = service._replace(made=made._replace(site=replace(made.site, accelerator=card)), traffic=None)
     before, after = (
-        _state(serve, plain, replace(made.configuration, engine=one), replicas=made.replicas, today=today)
-        for one in (engine, newer)
+        _state(plain, replace(made.configuration, engine=one), replicas=made.replicas) for one in (engine, newer)
     )
     if before is None or after is None:
         raise BadRequest(f"upgrade: what the file starts is predicted not to run on {echo(upgrade)}")
@@ -376,7 +360,8 @@ def _upgrade(upgrade: str, serve: Serve, made: Started, now: State, *, today: da
 def _by_evidence(diagnosis: Diagnosis, now: State, seen: Seen) -> list[Action]:
     """What the metrics show and no prediction is needed for: slow first requests, replicas that are often idle."""
     evidence, found = diagnosis.evidence, []
-    if evidence.first_s and evidence.later_s and evidence.first_s > COLD * evidence.later_s:
+    cold = any(verdict.name == "cold start" for verdict in diagnosis.verdicts)
+    if cold and evidence.first_s and evidence.later_s:
         found.append(
             Action(
                 name="warm-up",
@@ -391,14 +376,10 @@ def _by_evidence(diagnosis: Diagnosis, now: State, seen: Seen) -> list[Action]:
     if now.replicas > 1 and evidence.idle_share and evidence.idle_share > 0.2:
         least = max(1, math.ceil(now.replicas * seen.rate_per_s / now.most_per_s))
         found.append(
-            Action(
-                name="autoscaling",
-                change=(
-                    f"scale between {least} and {now.replicas} replicas: nothing ran in {evidence.idle_share:.0%} "
-                    "of the readings"
-                ),
-                risk="a replica takes its cold start to come back",
-                check="tonnage plan serve with --shape says what following the load saves",
+            replace(
+                AUTOSCALING,
+                change=f"scale between {least} and {now.replicas} replicas: nothing ran in {evidence.idle_share:.0%} "
+                "of the readings",
             )
         )
     return found
@@ -435,7 +416,7 @@ def _sentence(now: State, actions: tuple[Action, ...], seen: Seen) -> str:
     first = actions[0]
     if first.usd_per_month > 0:
         worth = f"saves ${first.usd_per_month:,.0f} a month ({first.usd_per_month / now.usd_per_month:.0%})"
-    elif first.state is not None and _restores_objectives(first, now):
+    elif _restores_objectives(first, now):
         worth = f"keeps them for ${-first.usd_per_month:,.0f} a month more"
     else:
         worth = "costs nothing"

@@ -13,6 +13,8 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.simulate import SimulationTraffic
 from tonnage.errors import BadRequest, echo
@@ -30,6 +32,13 @@ HOURS: Final = 6
 """Of a log, from which its hours bound an autoscaler. [h]"""
 MOST: Final = 50_000
 """Of a log, from its start."""
+AUTOSCALING: Final = Action(
+    name="autoscaling",
+    change="",
+    risk="a replica takes its cold start to come back",
+    check="tonnage plan serve with --shape says what following the load saves",
+)
+"""Its change is told with what was seen."""
 
 
 class ServiceTraffic(NamedTuple):
@@ -172,12 +181,10 @@ def hourly_bounds(traffic: ServiceTraffic, base: State, *, now: State, headroom:
     if saved <= worth * now.usd_per_month or min(needed) == max(needed):
         return []
     return [
-        Action(
-            name="autoscaling",
+        replace(
+            AUTOSCALING,
             change=f"scale between {min(needed)} and {max(needed)} replicas with the hour, {mean:.3g} on average over "
             f"the {hours} h of the log",
             usd_per_month=saved,
-            risk="a replica takes its cold start to come back",
-            check="tonnage plan serve with --shape says what following the load saves",
         )
     ]
