@@ -23,8 +23,8 @@ MOST = {
     # and what costs more than the budget is not looked at.
     # 40 of the spine: a headline has its details and price as fields, which the page looked for in our own sentence.
     # 518,900 and 245,940 before modules that one reader reads together stood in one file.
-    "all": 508_900,
-    "spine": 243_200,
+    "all": 508_000,
+    "spine": 242_500,
 }
 LEFT_OUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,

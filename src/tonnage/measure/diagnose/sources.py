@@ -142,6 +142,12 @@ def _levels(points: Sequence[Point]) -> tuple[LoadLevel, ...] | None:
     return tuple(found) or None
 
 
+_OF_DEVICE: Final = (
+    "busy_s", "kernel_s", "copies_s", "utilisation", "flop_per_s", "memory_bytes_per_s", "throttle_reasons",
+)  # fmt: skip
+"""What a trace of kernels says in the words of `Evidence`."""
+
+
 def evidence_of_training(measurement: TrainMeasurement, *, source: str = "") -> Evidence:
     """A measured training run: the run with the most devices, which is its last."""
     run = measurement.runs[-1]
@@ -160,13 +166,7 @@ def evidence_of_training(measurement: TrainMeasurement, *, source: str = "") -> 
         "memory_capacity_bytes": memory.capacity_bytes,
         "alloc_retries": None if memory.alloc_retries is None else float(memory.alloc_retries),
         "samples": run.steps,
-        "busy_s": seen.busy_s,
-        "kernel_s": seen.kernel_s,
-        "copies_s": seen.copies_s,
-        "utilisation": seen.utilisation,
-        "flop_per_s": seen.flop_per_s,
-        "memory_bytes_per_s": seen.memory_bytes_per_s,
-        "throttle_reasons": seen.throttle_reasons,
+        **{name: getattr(seen, name) for name in _OF_DEVICE},
     }
     return replace(Evidence(kinds=("training",), sources=(source,), parts=run.parts), **stated_values(found))
 
@@ -386,7 +386,8 @@ def _from_file(path: Path) -> Evidence:
     if path.stat().st_size > MAX_REPORT_BYTES:
         raise BadFact(f"'{echo(name)}' is larger than {MAX_REPORT_BYTES // 1024**3} GiB")
     if _starts_json(path) or _is_packed(path):
-        return _from_json(path)
+        trained = training_of(path)
+        return _from_report(path) if trained is None else evidence_of_training(trained, source=name)
     reading = reading_of(read_whole(path, what="metrics"), at_s=0.0)
     if reading is None:
         raise BadFact(f"'{echo(name)}' is neither JSON nor a metrics page of an engine or exporter known here")
@@ -402,11 +403,6 @@ def _is_packed(path: Path) -> bool:
 def _starts_json(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(256).lstrip()[:1] in {b"{", b"["}
-
-
-def _from_json(path: Path) -> Evidence:
-    trained = training_of(path)
-    return _from_report(path) if trained is None else evidence_of_training(trained, source=str(path))
 
 
 def _document(path: Path) -> dict[str, Any] | None:

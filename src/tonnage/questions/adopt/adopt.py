@@ -24,7 +24,7 @@ from tonnage.core.header import model_facts, provenance
 from tonnage.core.sites import sites
 from tonnage.domain.case import Links, TrainCase, TrainCaseLayout
 from tonnage.domain.model import Attention, Mlp, Model, Moe
-from tonnage.domain.plan import PLAN_SCHEMA, Configuration
+from tonnage.domain.plan import PLAN_SCHEMA, Configuration, ServeOption
 from tonnage.domain.precision import number_format
 from tonnage.domain.requests.common import Filters
 from tonnage.domain.train_plan import FineTune, Train, TrainConfiguration, TrainOption, TrainPlan
@@ -40,7 +40,7 @@ from tonnage.questions.adopt.question import (
     ServeSides,
     TrainSides,
 )
-from tonnage.questions.adopt.serve import served_today
+from tonnage.questions.adopt.serve import name_of_model, served_today
 from tonnage.questions.calibrate.calibrated import with_calibrations
 from tonnage.questions.train import narrative
 from tonnage.questions.train.job import TrainContext, job_of
@@ -119,10 +119,10 @@ def _saving(sides: ServeSides | TrainSides) -> Saving | None:
     """
     if sides.current is None or sides.better is None or not sides.better.options:
         return None
-    if isinstance(sides, ServeSides):
-        before, after = sides.current.options[0].usd_per_month, sides.better.options[0].usd_per_month
-    else:
-        before, after = sides.current.options[0].cost.value, sides.better.options[0].cost.value
+    before, after = (
+        option.usd_per_month if isinstance(option, ServeOption) else option.cost.value
+        for option in (sides.current.options[0], sides.better.options[0])
+    )
     if before <= 0 or (before - after) / before < WORTH:
         return None
     return Saving(
@@ -179,9 +179,7 @@ def trained_today(request: Adopt, running: Running, *, accelerator: str, additio
         The model is not known or contradicts the file's degrees, or nobody rents so many of the accelerator.
     """
     assumed, findings = list(running.notes), []
-    name = request.model or running.model
-    if "$" in name:
-        raise BadRequest(f"the file takes the model from '{name}', which it does not set; give --model")
+    name = name_of_model(request, running)
     model = with_training_totals(resolve(name, additions=additions) if name else _of_shape(running, additions, assumed))
     case = _train_case(request, running, model, accelerator, assumed)
     steps = _steps(request, running, case, assumed)
@@ -268,20 +266,20 @@ def _train_case(request: Adopt, running: Running, model: Model, accelerator: str
     count = request.count or (machine.count or 1) * machine.nodes
     if not request.count and machine.count is None:
         assumed.append(f"{count} accelerator{'s' if count > 1 else ''}: the file does not say how many (--count)")
-    degrees = {name: int(v[name]) if v.get(name) else None for name in ("tp", "pp", "cp", "ep", "etp", "vpp")}
-    fixed = {name: degrees[name] or 1 for name in ("tp", "pp", "cp")}
-    if count % (fixed["tp"] * fixed["pp"] * fixed["cp"]):
+    degrees: dict[str, Any] = {"tp": 1, "pp": 1, "cp": 1}
+    degrees |= {name: int(v[name]) for name in ("tp", "pp", "cp", "ep", "etp", "vpp") if v.get(name)}
+    dp, left = divmod(count, degrees["tp"] * degrees["pp"] * degrees["cp"])
+    if left:
         raise BadRequest(
-            f"{count} accelerators are no multiple of tp {fixed['tp']} x pp {fixed['pp']} x cp {fixed['cp']}; "
+            f"{count} accelerators are no multiple of tp {degrees['tp']} x pp {degrees['pp']} x cp {degrees['cp']}; "
             f"give --count"
         )
-    dp = count // (fixed["tp"] * fixed["pp"] * fixed["cp"])
     micro = int(v.get("micro_batch") or 1)
     stated = int(v.get("global_batch") or 0)
     batch = stated if stated > 0 else micro * int(v.get("accumulation") or 1) * dp
     virtual = v.get("layers_per_virtual_stage")
-    if virtual and not degrees["vpp"]:
-        degrees["vpp"] = max(1, model.num_layers // (int(virtual) * fixed["pp"]))
+    if virtual and "vpp" not in degrees:
+        degrees["vpp"] = max(1, model.num_layers // (int(virtual) * degrees["pp"]))
     return TrainCase(
         model=model,
         accelerator=accelerator,
@@ -289,15 +287,7 @@ def _train_case(request: Adopt, running: Running, model: Model, accelerator: str
         count=count,
         accelerators_per_node=machine.count if machine.nodes > 1 else None,
         links=Links(),
-        layout=TrainCaseLayout(
-            tp=fixed["tp"],
-            pp=fixed["pp"],
-            cp=fixed["cp"],
-            ep=degrees["ep"],
-            etp=degrees["etp"],
-            vpp=degrees["vpp"],
-            sharding=v.get("sharding", "none") if count > 1 else "none",
-        ),
+        layout=TrainCaseLayout(**degrees, sharding=v.get("sharding", "none") if count > 1 else "none"),
         precision=v.get("precision", "bf16"),
         micro_batch=micro,
         global_batch=batch,

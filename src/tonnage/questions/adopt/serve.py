@@ -161,14 +161,20 @@ def option_at(
     return at, add_costs(at, option, found=outcome), carries
 
 
+def name_of_model(request: Adopt, running: Running) -> str:
+    """What the user, else the file, calls the network; refused where that is a variable that nobody sets."""
+    name = request.model or running.model
+    if "$" in name:
+        raise BadRequest(f"the file takes the model from '{name}', which it does not set; give --model")
+    return name
+
+
 def _model(request: Adopt, running: Running, additions: Additions) -> tuple[Model, str]:
     """
     The network, and the name it is known by: the file's own, so that what is exported loads the same weights; the bare
     name where only that is known.
     """
-    name = request.model or running.model
-    if "$" in name:
-        raise BadRequest(f"the file takes the model from '{name}', which it does not set; give --model")
+    name = name_of_model(request, running)
     bare = name.rsplit("/", 1)[-1].removesuffix("-GGUF").removesuffix("-gguf").removesuffix(".gguf")
     try:
         return resolve(name, additions=additions), name

@@ -200,13 +200,12 @@ def stated_facts(*, accelerator: str | None, model: str | None, additions: Addit
     return found
 
 
-def serve_fields(evidence: Evidence, *, model: str) -> dict[str, str] | None:
-    """The request for a serving plan that carries the largest load seen; None where rate or lengths are not known."""
+def serve_fields(evidence: Evidence) -> dict[str, str] | None:
+    """Load and lengths for a plan that carries the largest load seen; None where rate or lengths are not known."""
     load = max((level.requests_per_s for level in evidence.levels), default=None) or evidence.requests_per_s
     if not load or not evidence.prompt_tokens or not evidence.output_tokens:
         return None
     return {
-        "model": model,
         "rate": f"{load:.3g}/s",
         "prompt_tokens": f"{max(1.0, evidence.prompt_tokens):.0f}",
         "output_tokens": f"{max(1.0, evidence.output_tokens):.0f}",
@@ -223,15 +222,13 @@ def with_plan(diagnosis: Diagnosis, *, model: str, additions: Additions) -> Diag
         or "serving" not in diagnosis.evidence.kinds
     ):
         return diagnosis
-    fields = serve_fields(diagnosis.evidence, model=model)
+    fields = serve_fields(diagnosis.evidence)
     if fields is None:
         return replace(diagnosis, missing=(*diagnosis.missing, NO_LOAD))
-    options = [
-        part for name, value in fields.items() if name != "model" for part in (f"--{name.replace('_', '-')}", value)
-    ]
+    options = [part for name, value in fields.items() for part in (f"--{name.replace('_', '-')}", value)]
     command = shlex.join(["tonnage", "plan", "serve", model, *options])
     try:
-        plan = answer("serve", {**fields, "quick": True}, additions=additions)
+        plan = answer("serve", {**fields, "model": model, "quick": True}, additions=additions)
     except TonnageError as wrong:
         return replace(diagnosis, plan=f"No plan: {wrong}", plan_command=command)
     return replace(diagnosis, plan=plan.sentence, plan_command=command, calibrations=plan.calibrations)
