@@ -24,7 +24,7 @@ from statistics import median
 import msgspec
 
 from tonnage import catalog
-from tonnage.catalog.hub import resolve
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.core.machine import host_of
 from tonnage.domain.case import ServeResult
 from tonnage.domain.machine import LocalRow, Machine

@@ -494,7 +494,7 @@ def accelerator(name: str, *, additions: Additions | None = None) -> Accelerator
 def model(spec: str, *, additions: Additions | None = None) -> Model:
     """The model from a catalogue name, a Hugging Face id, a path or a bare size."""
     from tonnage.catalog import NOTHING
-    from tonnage.catalog.hub import resolve
+    from tonnage.catalog.hub.resolve import resolve
 
     return resolve(spec, additions=additions or NOTHING)
 

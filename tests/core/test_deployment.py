@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage import catalog
-from tonnage.catalog.hub import resolve
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.core.deployment import Deployment, with_reachable_bandwidth
 from tonnage.core.deployment import resolve as deployment_of
 from tonnage.core.replica import build_replica

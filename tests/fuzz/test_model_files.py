@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.catalog.hub.files import CONFIG, LLAMA_GGUF, gguf_bytes, llama_gguf_tensors
 from tests.every_row import every_row
 
-from tonnage.catalog.hub import resolve
 from tonnage.catalog.hub.config import ADAPTERS, RENAMED, read_config
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.models import FOLDER
 from tonnage.errors import BadFact, TonnageError
 from tonnage.physics.parameters import active_parameters, parameters

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.catalog import accelerators, hub
+from tonnage.catalog import accelerators
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.precision import number_format
 from tonnage.physics.parameters import active_parameters, embedding_parameters
 from tonnage_accuracy.rows import Row, number, read_rows, text
@@ -35,7 +36,7 @@ def test_what_is_not_usable_says_why(rows: list[Row]) -> None:
 def test_accelerators_and_models_are_known(rows: list[Row]) -> None:
     assert {name for row in rows if row.usable and (name := text(row, "accelerator_id"))} <= set(accelerators())
     for name in {name for row in rows if row.usable and (name := text(row, "model_id"))}:
-        hub.resolve(name)
+        resolve(name)
 
 
 def test_percentiles_rise(rows: list[Row]) -> None:
@@ -69,7 +70,7 @@ def test_no_token_comes_before_its_weights_are_read(rows: list[Row]) -> None:
 @cache
 def read_bytes(name: str, weights: str) -> float:
     """What a token passes of a model, embeddings aside, in a format; a narrower one of the checkpoint's own counts."""
-    model = hub.resolve(name)
+    model = resolve(name)
     formats = [weights, model.quantization and model.native_dtype, model.experts_dtype]
     width = min(number_format(one).bytes for one in formats if one)
     return (active_parameters(model).value - embedding_parameters(model)) * width

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.catalog import hub
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.layout import Layout
 from tonnage.errors import BadRequest
 from tonnage.physics.adapters import (
@@ -20,7 +20,7 @@ from tonnage.physics.adapters import (
 )
 from tonnage.physics.offload import CROSSING_S, LINK_SHARE, offloaded_prefill_s, offloaded_token_s
 
-LLAMA = hub.resolve("llama-3.1-8b")
+LLAMA = resolve("llama-3.1-8b")
 counts, skews = st.integers(1, 3000), st.floats(0.0, 2.0)
 
 
@@ -34,7 +34,7 @@ counts, skews = st.integers(1, 3000), st.floats(0.0, 2.0)
     ],
 )
 def test_parameters_are_those_that_peft_prints(name: str, targets: tuple[str, ...], published: int) -> None:
-    assert adapter_bytes(hub.resolve(name), rank=16, targets=targets) == 2 * published
+    assert adapter_bytes(resolve(name), rank=16, targets=targets) == 2 * published
 
 
 def test_ranks_of_a_replica_hold_half_of_each_pair_whole() -> None:

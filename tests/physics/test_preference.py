@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import hub
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.case import TrainCase, TrainCaseLayout
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.domain.training import OBJECTIVES, TrainSetup
@@ -23,7 +23,7 @@ from tonnage.questions.train.setup import resolve_setup
 from tonnage.simulation.training import forward_time, step_time
 from tonnage.simulation.training_tree import step_tree
 
-MODEL, CARD = hub.resolve("llama-3.1-8b"), catalog.accelerator("h100-sxm5-80gb")
+MODEL, CARD = resolve("llama-3.1-8b"), catalog.accelerator("h100-sxm5-80gb")
 
 
 SHARDING = {"pytorch": "fsdp", "megatron": "zero1", "colossalai": "zero2"}

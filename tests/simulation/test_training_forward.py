@@ -11,7 +11,7 @@ from tests.training_setups import train_setup
 from tests.trees import gap, leaves
 
 from tonnage import catalog
-from tonnage.catalog import hub
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.case import TrainCase, TrainCaseLayout
 from tonnage.errors import BadRequest
 from tonnage.questions.predict.training import predict_train
@@ -22,7 +22,7 @@ from tonnage.simulation.training import forward_time, step_time
 @pytest.mark.parametrize("layout", [{"tp": 1, "pp": 1}, {"tp": 2, "pp": 4}, {"tp": 1, "pp": 1, "sharding": "fsdp"}])
 @pytest.mark.parametrize("recompute", ["none", "full"])
 def test_a_forward_pass_is_between_a_fifth_and_a_half_of_its_step(layout: dict[str, object], recompute: str) -> None:
-    model, card = hub.resolve("llama-3.1-8b"), catalog.accelerator("h100-sxm5-80gb")
+    model, card = resolve("llama-3.1-8b"), catalog.accelerator("h100-sxm5-80gb")
     case = TrainCase(
         model=model,
         accelerator=card.id,
@@ -44,7 +44,7 @@ def test_a_forward_pass_is_between_a_fifth_and_a_half_of_its_step(layout: dict[s
 
 def test_networks_without_layers_have_none() -> None:
     with pytest.raises(BadRequest, match="has no layers"):
-        forward_time(train_setup(seq_len=128, model=hub.resolve("resnet50")))
+        forward_time(train_setup(seq_len=128, model=resolve("resnet50")))
 
 
 WITHIN = 1e-9

@@ -32,8 +32,8 @@ from tools.calibration.few_points import (
 )
 
 from tonnage import catalog
-from tonnage.catalog import hub
 from tonnage.catalog.fitted import Priors, priors
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.core import train_estimate as estimate
 from tonnage.domain.calibration import Learnt
 from tonnage.domain.case import TrainCase
@@ -94,7 +94,7 @@ def _learnt(kind: Kind, row: Row, left: float) -> Learnt:
     """The number as a calibration keeps it; of a peak with the share that is no weight or state."""
     case = case_of(row)
     assert isinstance(case, TrainCase)
-    model, part = hub.resolve(case.model), catalog.accelerator(case.accelerator)
+    model, part = resolve(case.model), catalog.accelerator(case.accelerator)
     setup = resolve_setup(case, model=model, accelerator=part).setup
     place, setting, loose = estimate.place_of_setup(setup), estimate.setting_of(setup), 0.0
     if kind is PEAK:

@@ -129,7 +129,8 @@ def share(ctx: click.Context, /, numbers: tuple[int, ...], **options: Any) -> No
     Every field is shown before it is written. `tonnage accuracy FILE` scores them; CONTRIBUTING.md says how rows come
     in by a pull request.
     """
-    from tonnage.catalog import NOTHING, accelerator, hub
+    from tonnage.catalog import NOTHING, accelerator
+    from tonnage.catalog.hub.resolve import resolve
     from tonnage.measure.points import read_points
     from tonnage.measure.share import as_csv, shared_rows
     from tonnage.questions.calibrate.loads import refuse_contradictions
@@ -141,7 +142,7 @@ def share(ctx: click.Context, /, numbers: tuple[int, ...], **options: Any) -> No
     rows = []
     for measured, stack in zip(found, stacks_of(found, asked), strict=True):
         refuse_contradictions(measured, stack, additions=NOTHING)
-        model = hub.resolve(str(stack.model))
+        model = resolve(str(stack.model))
         weights = stack.precision.weights if stack.precision is not None else model.native_dtype
         rows += shared_rows(
             measured,

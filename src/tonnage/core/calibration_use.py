@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions, hub
+from tonnage.catalog import Additions
 from tonnage.catalog.additions import any_counts
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.published import published_points
 from tonnage.core.deployment import case_of
 from tonnage.domain.accelerator import Accelerator
@@ -70,7 +71,7 @@ def _uses(runs: Iterable[Run], additions: Additions) -> Iterator[CalibrationUse]
         part = catalog.accelerator(name, additions)
         if not (part.calibrations or part.published):
             continue
-        model = hub.resolve(run.model, additions=additions)
+        model = resolve(run.model, additions=additions)
         key = part.id, software, model.id
         if key in done:
             continue

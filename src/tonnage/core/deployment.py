@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions, hub
+from tonnage.catalog import Additions
 from tonnage.catalog.efficiency import ladder
 from tonnage.catalog.engines import (
     EngineTimes,
@@ -25,6 +25,7 @@ from tonnage.catalog.engines import (
     only_fp16,
     with_usual_activations,
 )
+from tonnage.catalog.hub.resolve import resolve as resolve_model
 from tonnage.catalog.models import as_published
 from tonnage.core.error_model import ErrorModel, basis_of_tier, serve_level
 from tonnage.core.speculation import check_beams, speculation_of, with_published_acceptance
@@ -132,7 +133,7 @@ def resolve(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Deplo
     TonnageError
         The model, accelerator, engine or a format is unknown, or the case contradicts itself.
     """
-    model = hub.resolve(case.model, additions=additions)
+    model = resolve_model(case.model, additions=additions)
     if case.images is not None:
         case = replace(case, images=known_images(model, case.images, isl=case.isl))
     part = catalog.predictable_accelerator(case.accelerator, additions)

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from tonnage.catalog import NOTHING, Additions, accelerator, accelerators, model_name
-from tonnage.catalog.hub import resolve
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.published import published_results
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.case import Case, InferCase, ServeCase, Traffic

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.catalog.hub import resolve
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.core.cold_start import cold_start
 from tonnage.core.deployment import case_of, deploy
 from tonnage.domain.batch_plan import BatchOption, BatchPlan

@@ -15,8 +15,7 @@ from tests.catalog.hub.files import (
     write_safetensors,
 )
 
-from tonnage.catalog.hub import resolve
-from tonnage.catalog.hub.resolve import read_path
+from tonnage.catalog.hub.resolve import read_path, resolve
 from tonnage.domain.model import Attention, Moe
 from tonnage.errors import BadFact
 from tonnage.physics.parameters import parameters

@@ -18,7 +18,8 @@ import pytest
 from tests.catalog.hub.files import CONFIG, llama_tensors, write_safetensors
 from tests.patience import PATIENCE_S
 
-from tonnage.catalog.hub import online, resolve
+from tonnage.catalog.hub import online
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.errors import BadFact, BadRequest, UnknownName
 
 constants = pytest.importorskip("huggingface_hub.constants", reason="needs the extra 'hub'")

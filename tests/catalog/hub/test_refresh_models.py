@@ -13,7 +13,7 @@ from tests.catalog.hub.files import CONFIG
 from tests.catalog.hub.test_online import FILES, Hub
 
 from tonnage.catalog import model
-from tonnage.catalog.hub import resolve
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.refresh import refresh_models
 from tonnage.cli import root
 from tonnage.errors import BadFact, BadRequest

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.catalog.hub.files import CONFIG
 
 from tonnage.catalog import Additions
-from tonnage.catalog.hub import resolve
 from tonnage.catalog.hub.names import bare_size, decoder_of_size, find, index, parse_name
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.models import model
 from tonnage.domain.model import Attention, Model
 from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tonnage.catalog.hub import resolve
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.profile import PROFILE_SCHEMA, Moment, Profile, TracedInput, TracedOperator
 from tonnage.errors import BadFact
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog.hub import resolve
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import (

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from tonnage import catalog
-from tonnage.catalog import NOTHING, Additions, hub
+from tonnage.catalog import NOTHING, Additions
 from tonnage.core.reading import build, read_fields
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.measurement import Measurement
@@ -59,9 +59,11 @@ def calibrate_request(values: Mapping[str, Any], *, additions: Additions = NOTHI
     TonnageError
         An unknown field or name, or a value of the wrong kind.
     """
+    from tonnage.catalog.hub.resolve import resolve  # every list of fields loads this module
+
     asked = build(CalibrateRequest, read_fields(values, CalibrateRequest), additions=additions)
     for model in asked.models:
-        hub.resolve(model, additions=additions)
+        resolve(model, additions=additions)
     if asked.accelerator is not None:
         catalog.predictable_accelerator(asked.accelerator, additions)
     return asked

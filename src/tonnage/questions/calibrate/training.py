@@ -17,8 +17,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions, hub, part_name
+from tonnage.catalog import Additions, part_name
 from tonnage.catalog.fitted import priors
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.core import train_estimate as estimate
 from tonnage.core.error_model import NINETY
 from tonnage.domain.calibration import (
@@ -248,7 +249,7 @@ def _predicted(row: TrainRow, additions: Additions) -> _Measured:
         accelerator or smaller than weights and optimizer states.
     """
     case = row.case
-    model = hub.resolve(case.model, additions=additions)
+    model = resolve(case.model, additions=additions)
     accelerator = catalog.predictable_accelerator(case.accelerator, additions)
     setup = resolve_setup(case, model=model, accelerator=accelerator).setup
     step_s = row.measured.get("step_s")

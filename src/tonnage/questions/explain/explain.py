@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from tonnage.catalog import NOTHING, Additions, model_name, part_name, parts_name
-from tonnage.catalog.hub import resolve
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.core.calibration_use import training_use
 from tonnage.core.deployment import case_of
 from tonnage.core.files import read_text, read_written

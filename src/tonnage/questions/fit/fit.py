@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions, model_name
 from tonnage.catalog.engines import formats, names_parts_of
-from tonnage.catalog.hub import resolve
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.published import BENCHMARK, downloads, published_score
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.layout import Engine

@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage import catalog
-from tonnage.catalog import NOTHING, Additions, hub
+from tonnage.catalog import NOTHING, Additions
 from tonnage.catalog.engines import engine_lacking
 from tonnage.catalog.fitted import offline, runtime_of, silicon_of
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.likeness import die_of, units_of_donor
 from tonnage.core.error_model import ErrorModel, infer_level
 from tonnage.domain.accelerator import Accelerator
@@ -127,7 +128,7 @@ def setup_of(case: InferCase, additions: Additions = NOTHING, *, facts: Offline 
             raise BadRequest(f"{field}: '{value}' must be positive")
     facts = facts or offline()
     accelerator = catalog.predictable_accelerator(case.accelerator, additions)
-    model = hub.resolve(case.model, additions=additions)
+    model = resolve(case.model, additions=additions)
     runtime, borrowed = runtime_of(facts, case.engine, mode=_mode(case))
     silicon = silicon_of(facts, accelerator)
     die = die_of(accelerator.id)

@@ -11,7 +11,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import NOTHING, Additions, hub
+from tonnage.catalog import NOTHING, Additions
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.core import train_estimate as estimate
 from tonnage.core.board_power import watts_of
 from tonnage.core.calibration_use import training_use
@@ -41,7 +42,7 @@ def predict_train(case: TrainCase, *, additions: Additions = NOTHING, why: bool 
         The model, accelerator, optimizer or a format is unknown, or the degrees contradict the count.
     """
     _check(case)
-    model = hub.resolve(case.model, additions=additions)
+    model = resolve(case.model, additions=additions)
     accelerator = catalog.predictable_accelerator(case.accelerator, additions)
     case = _with_tokens_of_images(case, model)
     if case.seq_len is None and model.groups:

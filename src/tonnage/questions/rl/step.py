@@ -15,9 +15,10 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import NOTHING, Additions, hub
+from tonnage.catalog import NOTHING, Additions
 from tonnage.catalog.failures import run_fact
 from tonnage.catalog.fitted import rl_coefficients
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.core import train_estimate as estimate
 from tonnage.core.calibration_use import serving_use, training_use
 from tonnage.domain.accelerator import HostNeed
@@ -46,7 +47,7 @@ def predict_rl(case: RlCase, *, additions: Additions = NOTHING, loop: RlCoeffici
     TonnageError
         A name is unknown, or the split and the degrees contradict the count.
     """
-    model = hub.resolve(case.model, additions=additions)
+    model = resolve(case.model, additions=additions)
     accelerator = catalog.predictable_accelerator(case.accelerator, additions)
     check_case(case)
     loop = loop or rl_coefficients()
