@@ -114,56 +114,6 @@ def test_key_value_heads_are_replicated_when_fewer_than_ranks() -> None:
     assert cache == [8, 4, 1, 1]
 
 
-def test_latent_cache_is_not_divided_by_tensor_parallelism() -> None:
-    def read(tp):
-        work = decode_work(model(MLA), sequences=1, context=1e6, precision=BF16, layout=Layout(tp=tp))
-        return of(work, "mla_decode")[0].read_bytes
-
-    assert read(8) == pytest.approx(read(1), rel=0.01)
-    assert read(8) == pytest.approx(2 * 576 * 1e6, rel=0.01)
-
-
-def test_a_window_bounds_what_a_decode_reads() -> None:
-    windowed = Attention(num_attention_heads=32, num_key_value_heads=8, head_dim=128, window=1024)
-    near, far = (
-        of(decode_work(model(windowed), sequences=1, context=c, precision=BF16, layout=ONE), "attention_decode")[0]
-        for c in (1024, 100_000)
-    )
-    assert near.read_bytes == far.read_bytes
-
-
-@pytest.mark.parametrize(("mixer", "most"), [(DSA, 2048), (SPARSE, 2048), (CHOSEN, 128 + 512)])
-def test_a_decode_reads_no_more_keys_than_the_indexer_chooses(mixer, most) -> None:
-    def core(context):
-        work = decode_work(model(mixer), sequences=1, context=context, precision=BF16, layout=ONE)
-        return next(op for op in work if op.name == "attention decode")
-
-    assert core(1_000_000).read_bytes == core(100_000).read_bytes
-    assert core(1_000_000).context == most
-
-
-@pytest.mark.parametrize(("mixer", "bytes_per_key"), [(DSA, 132), (SPARSE, 256), (CHOSEN, 64 / 4)])
-def test_the_indexer_reads_a_key_of_every_entry(mixer, bytes_per_key) -> None:
-    work = decode_work(model(mixer), sequences=3, context=100_000, precision=BF16, layout=ONE)
-    scores = next(op for op in work if op.name == "index scores")
-    assert scores.read_bytes == pytest.approx(3 * 100_000 * bytes_per_key)
-
-
-def test_folded_entries_are_read_beyond_the_window() -> None:
-    """DeepSeek-V4: 128 tokens whole and, of 128k, one entry of 512 values for each 128."""
-    work = decode_work(model(FOLDED), sequences=1, context=131_072, precision=BF16, layout=ONE)
-    core = of(work, "mla_decode")[0]
-    assert core.context == 128 + 1024
-    assert core.flop == 4 * 64 * 512 * (128 + 1024)
-    assert not [op for op in work if op.name.startswith("absorb") or op.name == "key/value up"]
-
-
-def test_a_folded_prompt_attends_its_window_and_what_came_before_in_folds() -> None:
-    core = of(prefill_work(model(FOLDED), prompts=1, chunk=8192.0, precision=BF16, layout=ONE), "mla_prefill")[0]
-    seen = core.flop / (4 * 64 * 512 * 8192)
-    assert seen == pytest.approx(128 + 8192 / 2 / 128, rel=0.01)
-
-
 def test_a_layer_that_reuses_a_choice_scores_nothing() -> None:
     reused = msgspec.structs.replace(DSA, index_heads=0, index_head_dim=0)
     work = decode_work(model(reused), sequences=1, context=100_000, precision=BF16, layout=ONE)
@@ -181,14 +131,6 @@ def test_experts_read_grow_with_tokens_until_all_are_hit() -> None:
     assert groups(1) == pytest.approx(8)
     assert groups(4) < 4 * 8
     assert groups(1000) == pytest.approx(64)
-
-
-def test_two_all_reduces_a_layer_and_none_alone() -> None:
-    alone = decode_work(model(), sequences=8, context=1, precision=BF16, layout=ONE)
-    pair = decode_work(model(), sequences=8, context=1, precision=BF16, layout=Layout(tp=2))
-    assert not of(alone, "all_reduce")
-    assert sum(op.count for op in of(pair, "all_reduce")) == 64
-    assert of(pair, "all_reduce")[0].message_bytes == 8 * 4096 * 2
 
 
 def test_norms_over_all_heads_sum_squares_over_the_ranks_that_share_them() -> None:
@@ -210,24 +152,6 @@ def test_norms_over_all_heads_sum_squares_over_the_ranks_that_share_them() -> No
     assert [(name, read) for name, read, _ in added(pair, "elementwise")] == [
         ("sums of squares", values / 2), ("query and key norm", values / 2)
     ]  # fmt: skip
-
-
-def test_expert_parallel_data_attention_exchanges_tokens() -> None:
-    layout = Layout(tp=1, dp=8, ep=8)
-    work = decode_work(model(MLA, EXPERTS), sequences=32, context=100, precision=BF16, layout=layout)
-    assert {op.name for op in of(work, "all_to_all")} == {"dispatch", "combine"}
-    up = of(work, "grouped_gemm")[0]
-    assert up.groups <= 8
-    assert up.m >= 32 * 8
-
-
-def test_only_emitting_rows_pass_the_head() -> None:
-    work = step_work(
-        model(), Tokens(prompts=2, chunk=512, decodes=10, context=100, emitted=12), precision=BF16, layout=ONE
-    )
-    head = next(op for op in work if op.name == "head")
-    assert head.m == 12
-    assert next(op for op in work if op.name == "feed-forward up").m == 2 * 512 + 10
 
 
 @pytest.mark.parametrize(
