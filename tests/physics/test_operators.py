@@ -160,26 +160,12 @@ def test_a_cached_prefix_costs_as_its_flop_do() -> None:
     assert chunk / whole == pytest.approx(prefill(1, 2048, 14336).flop / prefill(1, 16384).flop, rel=0.35)
 
 
-def test_a_window_bounds_what_decode_reads() -> None:
-    there = ladder(H100)
-    full, *_ = operator_s(decode(64, 32768), accelerator=H100, ladder=there)
-    windowed, *_ = operator_s(decode(64, 32768, window=128), accelerator=H100, ladder=there)
-    assert windowed < full / 10
-
-
 def test_an_eight_bit_cache_is_read_in_about_half_the_time() -> None:
     there = ladder(H100)
     wide, narrow = (
         operator_s(decode(64, 16384, weights=w), accelerator=H100, ladder=there)[0] for w in ("bf16", "fp8")
     )
     assert 0.45 * wide < narrow < 0.8 * wide
-
-
-def test_speculative_tokens_share_the_keys_of_their_sequence() -> None:
-    there = ladder(H100)
-    one, *_ = operator_s(decode(16, 8192), accelerator=H100, ladder=there)
-    four, *_ = operator_s(replace(decode(16, 8192), m=64), accelerator=H100, ladder=there)
-    assert one <= four < 2 * one
 
 
 def test_uneven_routing_of_many_rows_costs_more_than_even() -> None:
