@@ -21,6 +21,7 @@ from tonnage.errors import BadRequest, NoCheckpoint
 from tonnage.export.deployment import Deployment, Option, Plan, check_deployment, deployment, script
 from tonnage.export.job import Job, RlJob, check_job, job, rl_job
 from tonnage.export.target import Target, known_targets, target_module
+from tonnage.export.text import Files
 from tonnage.export.training_files import TrainingFiles, check_batch, training_files
 from tonnage.questions.rl.question import RlOption, RlPlan
 
@@ -38,7 +39,7 @@ class Offered(NamedTuple):
     """Other targets, and why they cannot start it."""
 
 
-def export(plan: Plan, option: Option, *, to: str) -> dict[str, str]:
+def export(plan: Plan, option: Option, *, to: str) -> Files:
     """
     The files that start one option of a plan on a target, by their names.
 
@@ -64,7 +65,7 @@ def export(plan: Plan, option: Option, *, to: str) -> dict[str, str]:
     found = _reading(plan, option, target=module.TARGET)
     if isinstance(found, Deployment) and hasattr(module, "serve"):
         return {"serve.sh": script(found, module.TARGET)}
-    files: dict[str, str] = module.export(found)
+    files: Files = module.export(found)
     return files
 
 

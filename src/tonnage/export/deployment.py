@@ -13,6 +13,8 @@ import math
 import re
 from typing import Final
 
+import msgspec
+
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import Bill, ServeOption, ServePlan
@@ -20,7 +22,7 @@ from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest, NoCheckpoint, echo
-from tonnage.export.target import Server, Target, known_targets, target_module
+from tonnage.export.target import Names, Server, Target, known_targets, names, target_module
 from tonnage.export.text import comment, label, safe_name, shell
 from tonnage.questions.rl.question import RlOption, RlPlan
 from tonnage.record import Record
@@ -83,6 +85,11 @@ class Deployment(Record, kw_only=True):
     found_again: float = 0.0
     """Share of prompt tokens that the plan finds in caches, behind a router that follows prefixes. [-]"""
     port: int = PORT
+
+    @property
+    def spelled(self) -> Names:
+        """How others write the accelerator."""
+        return names(self.accelerator)
 
     @property
     def disk_gb(self) -> int:
@@ -271,7 +278,7 @@ def server(deployment: Deployment) -> Server:
     module = target_module(engine)
     check_deployment(deployment, module.TARGET)
     made: Server = module.serve(deployment)
-    return made
+    return msgspec.structs.replace(made, notes=(*deployment.lines, *made.notes))
 
 
 def version_of(deployment: Deployment, target: Target) -> str:
@@ -316,7 +323,7 @@ def weight_notes(deployment: Deployment, title: str) -> list[str]:
 def script(deployment: Deployment, target: Target) -> str:
     """A shell script that starts one replica on this machine, or one node of it."""
     made = server(deployment)
-    lines = [*deployment.lines, *made.notes, f"This starts one replica; the plan has {deployment.replicas}."]
+    lines = [*made.notes, f"This starts one replica; the plan has {deployment.replicas}."]
     lines.append("Tokens are read from the environment: export HF_TOKEN before starting a gated model.")
     text = target.script(lines, "\n", version=made.version)
     if deployment.nodes == 1:

@@ -7,7 +7,7 @@ Learning rate, reward and data are no part of a plan; files name where they go a
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.rl import RlCase
@@ -15,7 +15,7 @@ from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import checkpoint_of, offer_line
 from tonnage.export.target import Target, known_targets, names
-from tonnage.export.text import label, safe_name
+from tonnage.export.text import Fields, label, safe_name
 from tonnage.questions.rl.question import RlOption, RlPlan
 from tonnage.record import Record
 
@@ -60,7 +60,7 @@ class Job(Record, kw_only=True):
     checkpoint_steps: int
     asynchronous: bool
     spot: bool
-    shape: dict[str, Any]
+    shape: Fields
     """Layers, widths and vocabulary, where the plan knows them; empty otherwise."""
     widths: dict[str, int] = {}
     """Layers, width and vocabulary of any decoder, also where its parts are of several kinds."""
@@ -115,7 +115,7 @@ def check_job(made: Job, target: Target, *, kind: str) -> None:
         It has no backend for the planned accelerator (those that have one are named), the model decodes no text and it
         trains nothing else, or a parallel degree is larger than it takes.
     """
-    vendor = made.vendor or names(made.accelerator).vendor
+    vendor = made.vendor
     if vendor and vendor not in target.vendors:
         able = [other.name for other in known_targets().values() if kind in other.kinds and vendor in other.vendors]
         instead = (
@@ -176,7 +176,7 @@ def job(plan: TrainPlan, option: TrainOption) -> Job:
         rotary_base=plan.model.get("rotary_base"),
         decodes=plan.model.get("decodes", True) is not False,
         capability=str(plan.model.get("compute_capability", "")),
-        vendor=str(plan.model.get("vendor", "")),
+        vendor=str(plan.model.get("vendor") or names(configuration.accelerator).vendor),
         provider=bill.provider,
         region=bill.region,
         lines=_lines(plan, option, model),

@@ -19,7 +19,7 @@ import msgspec
 from tonnage.errors import BadRequest, echo, nearest
 from tonnage.export.job import Job
 from tonnage.export.target import Target
-from tonnage.export.text import data_text
+from tonnage.export.text import Fields, data_text
 from tonnage.questions.adopt.question import Setting
 from tonnage.record import Record
 
@@ -50,7 +50,7 @@ class Options(Record, kw_only=True):
     """Beginning of an argument that is no option -> our setting, which its rest is."""
     positional: bool = False
     """The first argument that is no option is the model."""
-    settle: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    settle: Callable[[Fields], Fields] | None = None
     """What several settings mean together, where the program counts otherwise than we do."""
 
 
@@ -123,7 +123,7 @@ def read_options(argv: Sequence[str], options: Options, *, program: str) -> Read
     return found if options.settle is None else _settle_options(found, options.settle)
 
 
-def _settle_options(found: Read, settle: Callable[[dict[str, Any]], dict[str, Any]]) -> Read:
+def _settle_options(found: Read, settle: Callable[[Fields], Fields]) -> Read:
     """Settings that mean something together take their meaning; each keeps the words it was read from."""
     words = {setting.name: setting.written for setting in found.settings}
     meant = settle({setting.name: setting.value for setting in found.settings})
@@ -229,7 +229,7 @@ def read_switch(text: str) -> bool:
     return text.strip().lower() not in {"false", "no", "off", "0", "none", "null", ""}
 
 
-def settle_trainer(found: dict[str, Any]) -> dict[str, Any]:
+def settle_trainer(found: Fields) -> Fields:
     """
     Settings with method, precision, recomputation and sharding in place of those that they follow from.
 

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Final, TypeVar
 
 from tonnage.errors import BadRequest, UnknownName
-from tonnage.export.text import data_text, head
+from tonnage.export.text import Fields, data_text, head, yaml_text
 from tonnage.record import Record
 
 T = TypeVar("T")
@@ -58,8 +58,6 @@ class Target(Record, kw_only=True):
     """Frameworks whose planned times its training files run; empty = whatever shards as PyTorch does."""
     install: str = ""
     """What pip is asked for beside an image's PyTorch."""
-    source: str = ""
-    """Where its format is described."""
 
     def choose(self, what: str, value: str, *, among: Mapping[str, T]) -> T:
         """
@@ -81,9 +79,9 @@ class Target(Record, kw_only=True):
         """The command that uses the files that were written."""
         return next((command for name, command in self.starts.items() if name in files), self.start)
 
-    def head(self, lines: Iterable[str]) -> str:
-        """The comment at the top of its files."""
-        return head(self.title, self.version, lines=lines)
+    def yaml(self, lines: Iterable[str], *documents: Fields, beside: str = "") -> str:
+        """YAML under the comment at the top of its files; `beside` names what else they were written for."""
+        return head(self.title, self.version + beside, lines=lines) + yaml_text(*documents)
 
     def script(self, lines: Iterable[str], body: str, *, needs: Mapping[str, str] = {}, version: str = "") -> str:
         """A shell script under such a comment; `needs` are variables that the reader must set, with what each is."""

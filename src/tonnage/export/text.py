@@ -19,6 +19,10 @@ from tonnage.errors import BadRequest, echo
 from tonnage.foreign import plain_text
 from tonnage.version import __version__
 
+Fields = dict[str, Any]
+"""What JSON and YAML hold under names."""
+Files = dict[str, str]
+"""Texts by the names of the files that they become."""
 MAX_NAME_LENGTH = 512
 MAX_LABEL_LENGTH = 40
 """Characters of a label; Kubernetes takes 63 and appends its own. [characters]"""

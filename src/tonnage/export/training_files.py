@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final
+from typing import Final
 
 from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.train_plan import TrainOption, TrainPlan
@@ -18,7 +18,7 @@ from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment
 from tonnage.export.job import Job, check_job
 from tonnage.export.target import Target, known_targets, target_module
-from tonnage.export.text import data_text
+from tonnage.export.text import Fields, Files, data_text
 from tonnage.record import Record
 
 SCRIPTS: Final = ("launch.sh", "pretrain.sh", "train.sh")
@@ -34,7 +34,7 @@ class TrainingFiles(Record, kw_only=True):
 
     job: Job
     framework: Target
-    files: dict[str, str]
+    files: Files
     script: str
     """Of them, the one that every node runs."""
     needs: dict[str, str]
@@ -127,7 +127,7 @@ def requests_per_part(option: BatchOption) -> int:
     return max(1, min(MAX_PART, max(round(option.items_per_s.value * PART_S), round(option.concurrency))))
 
 
-def batch_files(d: Deployment, *, settings: dict[str, Any]) -> dict[str, str]:
+def batch_files(d: Deployment, *, settings: Fields) -> Files:
     """`batch.py` and the settings it reads."""
     assert isinstance(d.option, BatchOption)
     written = {"engine": {"model": d.model, **settings}, "requests_per_part": requests_per_part(d.option)}

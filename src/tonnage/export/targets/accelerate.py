@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tonnage.export.job import DATA_PARALLEL, Job
 from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import PORT, SCRIPT
-from tonnage.export.text import yaml_text
+from tonnage.export.text import Fields, Files
 
 TARGET = Target(
     name="accelerate",
@@ -17,11 +15,11 @@ TARGET = Target(
     start="SCRIPT=train.py bash launch.sh, on every node",
     kinds=("train", "finetune"),
     most=DATA_PARALLEL,
-    source="accelerate.commands.config.config_args.ClusterConfig, 1.15.0",
 )
+"""Source: accelerate.commands.config.config_args.ClusterConfig, 1.15.0."""
 
 
-def export(made: Job) -> dict[str, str]:
+def export(made: Job) -> Files:
     """`accelerate.yaml` and `launch.sh`."""
     notes = [
         *made.lines,
@@ -30,7 +28,7 @@ def export(made: Job) -> dict[str, str]:
     ]
     start = f'exec accelerate launch --config_file accelerate.yaml{machines(made)} \\\n  "$SCRIPT" "$@"\n'
     return {
-        "accelerate.yaml": TARGET.head(made.lines) + yaml_text(configuration(made)),
+        "accelerate.yaml": TARGET.yaml(made.lines, configuration(made)),
         "launch.sh": TARGET.script(notes, start, needs=SCRIPT),
     }
 
@@ -45,10 +43,10 @@ def machines(made: Job) -> str:
     )
 
 
-def configuration(made: Job) -> dict[str, Any]:
+def configuration(made: Job) -> Fields:
     """The fields of Accelerate's own configuration."""
     kind = "FSDP" if made.sharded else "MULTI_GPU" if made.count > 1 else "NO"
-    found: dict[str, Any] = {
+    found: Fields = {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": kind,
         "mixed_precision": made.precision if made.precision in ("bf16", "fp16", "fp8") else "no",

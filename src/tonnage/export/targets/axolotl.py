@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from tonnage.export.job import Job, attention_of
 from tonnage.export.options import (
@@ -15,7 +15,7 @@ from tonnage.export.options import (
     whole,
 )
 from tonnage.export.target import Target
-from tonnage.export.text import yaml_text
+from tonnage.export.text import Fields, Files
 
 PREFERENCES: Final = ("dpo", "kto", "orpo", "simpo")
 """Objectives that its setting `rl` takes."""
@@ -29,8 +29,8 @@ TARGET = Target(
     most={"pp": 1, "ep": 1},
     text_only=True,
     objectives=("sft", *PREFERENCES),
-    source="axolotl.utils.schemas, 0.19.0",
 )
+"""Source: axolotl.utils.schemas, 0.19.0."""
 OPTIMIZERS: Final = {
     "adamw": "adamw_torch_fused",
     "adamw-8bit": "adamw_bnb_8bit",
@@ -70,15 +70,15 @@ OPTIONS = Options(
 )
 
 
-def export(made: Job) -> dict[str, str]:
+def export(made: Job) -> Files:
     """`axolotl.yaml`."""
     notes = [*made.lines, "Put your data into `datasets`; learning_rate is a start, not a part of the plan."]
-    return {"axolotl.yaml": TARGET.head(notes) + yaml_text(_configuration(made))}
+    return {"axolotl.yaml": TARGET.yaml(notes, _configuration(made))}
 
 
-def _configuration(made: Job) -> dict[str, Any]:
+def _configuration(made: Job) -> Fields:
     """`axolotl.yaml` as a mapping; data and learning rate are placeholders for the user."""
-    found: dict[str, Any] = {
+    found: Fields = {
         "base_model": made.model,
         "datasets": [{"path": "your-name/your-data", "type": "chat_template"}],
         "output_dir": f"./{made.name}-{made.method}",
@@ -107,7 +107,7 @@ def _configuration(made: Job) -> dict[str, Any]:
     return found
 
 
-def _adapters(made: Job) -> dict[str, Any]:
+def _adapters(made: Job) -> Fields:
     """Settings of LoRA, QLoRA and DoRA; none for full fine-tuning."""
     if not made.adapters:
         return {}
@@ -122,9 +122,9 @@ def _adapters(made: Job) -> dict[str, Any]:
     }
 
 
-def _parallel(made: Job) -> dict[str, Any]:
+def _parallel(made: Job) -> Fields:
     """How the run is split: tensors, context and FSDP, those degrees alone that are above 1."""
-    found: dict[str, Any] = {}
+    found: Fields = {}
     if made.layout.tp > 1:
         found["tensor_parallel_size"] = made.layout.tp
     if made.layout.cp > 1:

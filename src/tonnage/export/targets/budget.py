@@ -8,11 +8,12 @@ Budgets count what an account or a subscription spends, so that other services t
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment
 from tonnage.export.target import Target
+from tonnage.export.text import Fields, Files
 from tonnage.version import __version__
 
 TARGET = Target(
@@ -21,16 +22,16 @@ TARGET = Target(
     version="JSON configuration syntax of 1.x",
     files=("budget.tf.json",),
     start="terraform apply -var alert_email=you@example.com",
-    source="website/docs/r of hashicorp/terraform-provider-aws, -google and -azurerm: budgets, read 2026-11-23",
 )
+"""Source: website/docs/r of hashicorp/terraform-provider-aws, -google and -azurerm: budgets, read 2026-11-23."""
 MONTH_H: Final = 730.0
 """A twelfth of 8,760 hours, as bills count a month. [h]"""
 SHARES: Final = ((50, False), (80, True), (100, False))
 """Percent of the planned month -> whether by the forecast of the month instead of what is spent."""
-Budget = tuple[dict[str, str], str, dict[str, Any]]
+Budget = tuple[dict[str, str], str, Fields]
 
 
-def export(d: Deployment) -> dict[str, str]:
+def export(d: Deployment) -> Files:
     """`budget.tf.json`."""
     if d.provider not in BUDGETS:
         raise BadRequest(

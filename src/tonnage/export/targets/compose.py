@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, server
-from tonnage.export.target import Server, Target, names
+from tonnage.export.target import Server, Target
 from tonnage.export.targets.kubernetes import literal_argument
-from tonnage.export.text import head, yaml_text
+from tonnage.export.text import Fields, Files, head, yaml_text
 
 TARGET = Target(
     name="compose",
@@ -18,20 +17,19 @@ TARGET = Target(
     files=("compose.yaml",),
     start="docker compose up -d",
     one_node=True,
-    source="github.com/compose-spec/compose-spec",
 )
+"""Source: github.com/compose-spec/compose-spec."""
 
 
-def export(d: Deployment) -> dict[str, str]:
+def export(d: Deployment) -> Files:
     """`compose.yaml` for one machine."""
-    if names(d.accelerator).vendor not in {"nvidia", "amd"}:
+    if d.spelled.vendor not in {"nvidia", "amd"}:
         raise BadRequest(
             f"image and devices for '{d.accelerator}' are not known; export to {d.engine.name} and place it yourself"
         )
     made = server(d)
     here = min(d.replicas, d.replicas_per_node)
     lines = [
-        *d.lines,
         *made.notes,
         f"{here} of {d.replicas} replicas, for one machine; start it on each of {d.instances} and balance over them.",
         "HF_TOKEN is read from the environment or from .env; it never stands here.",
@@ -46,10 +44,10 @@ def export(d: Deployment) -> dict[str, str]:
     }
 
 
-def _service(d: Deployment, made: Server, index: int) -> dict[str, Any]:
+def _service(d: Deployment, made: Server, index: int) -> Fields:
     """One replica, the `index`-th of the machine: its own accelerators, and its own port of the machine."""
     ranks = d.layout.ranks
-    service: dict[str, Any] = {
+    service: Fields = {
         "image": made.image,
         "entrypoint": [],
         "command": [literal_argument(argument) for argument in made.argv],
@@ -66,7 +64,7 @@ def _service(d: Deployment, made: Server, index: int) -> dict[str, Any]:
             "start_period": f"{math.ceil(d.patience_s(least=300.0) / 60)}m",
         },
     }
-    if names(d.accelerator).vendor == "amd":
+    if d.spelled.vendor == "amd":
         service["devices"] = ["/dev/kfd", "/dev/dri"]
         service["environment"]["HIP_VISIBLE_DEVICES"] = ",".join(_devices(index, ranks))
     else:

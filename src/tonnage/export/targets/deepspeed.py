@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 
 from tonnage.export.job import DATA_PARALLEL, Job
 from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import SCRIPT
+from tonnage.export.text import Fields, Files
 
 TARGET = Target(
     name="deepspeed",
@@ -20,12 +21,12 @@ TARGET = Target(
     carried=5,
     software=("deepspeed",),
     install="deepspeed==0.19.8",
-    source="deepspeed.runtime.zero.config.DeepSpeedZeroConfig, 0.19.8; www.deepspeed.ai/docs/config-json",
 )
+"""Source: deepspeed.runtime.zero.config.DeepSpeedZeroConfig, 0.19.8; www.deepspeed.ai/docs/config-json."""
 STAGES: Final = {"none": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "hsdp": 3}
 
 
-def export(made: Job) -> dict[str, str]:
+def export(made: Job) -> Files:
     """`deepspeed.json` and `launch.sh`."""
     hosts = ""
     if made.nodes > 1:
@@ -43,17 +44,17 @@ def export(made: Job) -> dict[str, str]:
     }
 
 
-def _configuration(made: Job) -> dict[str, Any]:
+def _configuration(made: Job) -> Fields:
     """The DeepSpeed configuration of a job: batches, ZeRO stage by the plan's sharding, precision and optimizer."""
     stage = STAGES[made.layout.sharding]
-    zero: dict[str, Any] = {"stage": stage}
+    zero: Fields = {"stage": stage}
     if stage:
         zero |= {"overlap_comm": True, "contiguous_gradients": True}
     if stage == 3:
         zero |= {"stage3_gather_16bit_weights_on_model_save": True}
     if made.layout.sharding == "hsdp":
         zero |= {"zero_hpz_partition_size": made.per_node}
-    found: dict[str, Any] = {
+    found: Fields = {
         "train_micro_batch_size_per_gpu": made.micro_batch,
         "gradient_accumulation_steps": made.accumulation,
         "train_batch_size": made.global_batch,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tonnage.export.deployment import Deployment, server
-from tonnage.export.target import Target, names
-from tonnage.export.text import shell, yaml_text
+from tonnage.export.target import Target
+from tonnage.export.text import Fields, Files, shell
 
 TARGET = Target(
     name="dstack",
@@ -15,16 +13,16 @@ TARGET = Target(
     files=("service.dstack.yml",),
     start="dstack apply -f service.dstack.yml",
     one_node=True,
-    source="dstack.ai/docs/reference/dstack.yml/service; names from gpuhunt",
 )
+"""Source: dstack.ai/docs/reference/dstack.yml/service; names from gpuhunt."""
 
 BACKENDS = frozenset({"aws", "azure", "gcp", "lambda", "nebius", "oci", "runpod", "vastai", "verda"})
 
 
-def export(d: Deployment) -> dict[str, str]:
+def export(d: Deployment) -> Files:
     """`service.dstack.yml`."""
     made = server(d)
-    document: dict[str, Any] = {
+    document: Fields = {
         "type": "service",
         "name": d.name,
         "image": made.image,
@@ -42,13 +40,13 @@ def export(d: Deployment) -> dict[str, str]:
         # Only where regions are written as the provider's own tools do.
         if d.provider in {"aws", "gcp"}:
             document["regions"] = [d.region]
-    lines = [*d.lines, *made.notes, "HF_TOKEN is taken from the environment of `dstack apply`; it never stands here."]
-    return {"service.dstack.yml": TARGET.head(lines) + yaml_text(document)}
+    lines = [*made.notes, "HF_TOKEN is taken from the environment of `dstack apply`; it never stands here."]
+    return {"service.dstack.yml": TARGET.yaml(lines, document)}
 
 
-def _gpu(d: Deployment) -> dict[str, Any]:
-    found = names(d.accelerator)
-    gpu: dict[str, Any] = {"name": found.required("dstack"), "count": d.layout.ranks}
+def _gpu(d: Deployment) -> Fields:
+    found = d.spelled
+    gpu: Fields = {"name": found.required("dstack"), "count": d.layout.ranks}
     return {**gpu, "memory": f"{found.memory}.."} if found.memory and found.dstack in {"A100", "V100"} else gpu
 
 

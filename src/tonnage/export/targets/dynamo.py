@@ -8,14 +8,14 @@ worker mounts.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, server
-from tonnage.export.target import Server, Target, image, names
-from tonnage.export.targets.kubernetes import literal_argument, models_claim, models_volume, node_selector
+from tonnage.export.target import Server, Target, image
+from tonnage.export.targets.kubernetes import literal_argument, models_claim, models_volume, node_selector, resource
 from tonnage.export.targets.vllm import NIXL
-from tonnage.export.text import yaml_text
+from tonnage.export.text import Fields, Files
 
 TARGET = Target(
     name="dynamo",
@@ -25,9 +25,11 @@ TARGET = Target(
     start="kubectl apply -f graph.yaml",
     engines=("vllm", "sglang"),
     pools=True,
-    source="ai-dynamo/dynamo: deploy/operator/api/v1alpha1 at 00686d6, components/src/dynamo/vllm/args.py at 000a36a, "
-    "docs of multinode deployment at 2c3066b",
 )
+"""
+Source: ai-dynamo/dynamo: deploy/operator/api/v1alpha1 at 00686d6, components/src/dynamo/vllm/args.py at 000a36a, docs
+of multinode deployment at 2c3066b.
+"""
 
 MODEL_OPTION: Final = {"vllm": "--model", "sglang": "--model-path"}
 """Engines whose launcher takes the engine's own options; TensorRT-LLM's takes files."""
@@ -38,13 +40,12 @@ FOLLOWS_PREFIXES: Final = [
 """Its router takes turns by default; it follows prefixes by what it has sent itself, without events of the workers."""
 
 
-def export(d: Deployment) -> dict[str, str]:
+def export(d: Deployment) -> Files:
     """`graph.yaml`: the frontend and the workers, and the claim for their weights."""
-    if names(d.accelerator).vendor != "nvidia":
+    if d.spelled.vendor != "nvidia":
         raise BadRequest(f"Dynamo's images are built for NVIDIA's parts, not for {d.accelerator}; export to kubernetes")
     made = server(d)
     lines = [
-        *d.lines,
         *made.notes,
         f"The image brings its own {d.engine.name}; the plan was made for {made.version}.",
         "A gated model needs a token: kubectl create secret generic hf-token-secret --from-literal=HF_TOKEN=...",
@@ -53,20 +54,16 @@ def export(d: Deployment) -> dict[str, str]:
         lines.append(f"A worker spans {d.nodes} nodes: needs Grove or LeaderWorkerSet (with Volcano) in the cluster.")
     if d.prefill_workers:
         lines.append(f"{d.prefill_workers} workers take prompts, {d.decode_workers} answer; caches move through NIXL.")
-    document = {
-        "apiVersion": "nvidia.com/v1alpha1",
-        "kind": "DynamoGraphDeployment",
-        "metadata": {"name": d.name},
-        "spec": {"services": {"Frontend": _frontend(d), **_workers(d, made)}},
-    }
-    return {"graph.yaml": TARGET.head(lines) + yaml_text(document, *models_claim(d))}
+    spec = {"services": {"Frontend": _frontend(d), **_workers(d, made)}}
+    document = resource("nvidia.com/v1alpha1/DynamoGraphDeployment", d.name, spec=spec)
+    return {"graph.yaml": TARGET.yaml(lines, document, *models_claim(d))}
 
 
 def _image(d: Deployment) -> str:
     return image(f"dynamo-{d.engine.name}", TARGET.version)
 
 
-def _frontend(d: Deployment) -> dict[str, Any]:
+def _frontend(d: Deployment) -> Fields:
     return {
         "componentType": "frontend",
         "replicas": 1,
@@ -75,7 +72,7 @@ def _frontend(d: Deployment) -> dict[str, Any]:
     }
 
 
-def _workers(d: Deployment, made: Server) -> dict[str, Any]:
+def _workers(d: Deployment, made: Server) -> Fields:
     if not d.prefill_workers:
         return {"Worker": _worker(d, made, role="", replicas=d.replicas)}
     return {
@@ -84,7 +81,7 @@ def _workers(d: Deployment, made: Server) -> dict[str, Any]:
     }
 
 
-def _worker(d: Deployment, made: Server, *, role: str, replicas: int) -> dict[str, Any]:
+def _worker(d: Deployment, made: Server, *, role: str, replicas: int) -> Fields:
     """Workers of one role ("prefill", "decode"; empty = both), each a replica of the engine."""
     part = {"subComponentType": role} if role else {}
     return {

@@ -8,11 +8,12 @@ titles and legends, so that these hold our own words and the job's label alone.
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 
 from tonnage.export.deployment import Deployment
 from tonnage.export.observe import Signal, Watched, watched
 from tonnage.export.target import Target
+from tonnage.export.text import Fields, Files
 from tonnage.version import __version__
 
 TARGET = Target(
@@ -21,8 +22,8 @@ TARGET = Target(
     version="10.1 and later",
     files=("dashboard.json",),
     start="import dashboard.json (Dashboards, New, Import), or put it into a provisioned folder",
-    source="grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model, read 2026-11-23",
 )
+"""Source: grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model, read 2026-11-23."""
 SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 SCHEMA_VERSION: Final = 39
 """Of dashboards written by Grafana 10.1 to 11; later ones migrate it."""
@@ -31,11 +32,11 @@ HEIGHT: Final = 8
 GREEN, YELLOW, RED = "green", "yellow", "red"
 
 
-def export(d: Deployment) -> dict[str, str]:
+def export(d: Deployment) -> Files:
     """`dashboard.json`."""
     seen = watched(d)
     panels = [_panel(signal, place) for place, signal in enumerate(seen.signals)]
-    dashboard: dict[str, Any] = {
+    dashboard: Fields = {
         "title": f"Tonnage: {seen.job}",
         "uid": f"tonnage-{seen.job}"[:40],
         "description": _about(seen),
@@ -61,12 +62,12 @@ def _about(seen: Watched) -> str:
     )
 
 
-def _panel(signal: Signal, place: int) -> dict[str, Any]:
+def _panel(signal: Signal, place: int) -> Fields:
     """One signal as a panel, `place` counted from 0 in rows of two: planned value dashed, yellow and red lines."""
     targets = [_target("A", signal.expression, "now")]
     if signal.planned is not None:
         targets.append(_target("B", f"vector({signal.planned:g})", "planned"))
-    steps: list[dict[str, Any]] = [{"color": GREEN, "value": None}]
+    steps: list[Fields] = [{"color": GREEN, "value": None}]
     if signal.warns_at is not None:
         steps.append({"color": YELLOW, "value": signal.warns_at})
     if signal.limit is not None:
@@ -98,5 +99,5 @@ def _panel(signal: Signal, place: int) -> dict[str, Any]:
     }
 
 
-def _target(name: str, expression: str, legend: str) -> dict[str, Any]:
+def _target(name: str, expression: str, legend: str) -> Fields:
     return {"refId": name, "expr": expression, "legendFormat": legend, "datasource": SOURCE}

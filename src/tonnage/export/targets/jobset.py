@@ -7,11 +7,13 @@ the JobSet's own DNS names and its rank from the index that Kubernetes gives it.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from tonnage.errors import BadRequest
-from tonnage.export.target import Target, image, names
-from tonnage.export.text import UNTESTED, shell, templated_name, yaml_text
+from tonnage.export.job import Job
+from tonnage.export.target import Target, image
+from tonnage.export.targets.kubernetes import HF_TOKEN, SHARED_MEMORY, SHARED_MEMORY_MOUNT, claim, resource
+from tonnage.export.text import UNTESTED, Fields, Files, shell, templated_name
 from tonnage.export.training_files import CHECKPOINTS, TrainingFiles
 
 TARGET = Target(
@@ -23,53 +25,41 @@ TARGET = Target(
     kinds=("train", "finetune"),
     vendors=("nvidia", "amd", "aws"),
     carries=True,
-    source="kubernetes-sigs/jobset api/jobset/v1alpha2, kubernetes-sigs/kueue apis/kueue/v1beta2",
 )
+"""Source: kubernetes-sigs/jobset api/jobset/v1alpha2, kubernetes-sigs/kueue apis/kueue/v1beta2."""
 RESOURCE: Final = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "aws": "aws.amazon.com/neuron"}
 """What each maker's device plug-in calls its accelerators; Neuron's counts chips."""
 POD: Final = "node"
 FOLDER: Final = "/checkpoints"
 
 
-def export(found: TrainingFiles) -> dict[str, str]:
+def export(found: TrainingFiles) -> Files:
     """`jobset.yaml` and `queue.yaml`."""
     made = found.job
     templated_name(made.model, what="model", by="Kubernetes")
-    vendor = made.vendor or names(made.accelerator).vendor
-    if vendor not in RESOURCE:
+    if made.vendor not in RESOURCE:
         raise BadRequest(f"device plug-in and image for '{made.accelerator}' are not known; export to slurm")
     name = f"{made.name}-train"
-    claim = "Checkpoints lie on one claim that every node mounts (ReadWriteMany): your storage class must offer that."
+    shared = "Checkpoints lie on one claim that every node mounts (ReadWriteMany): your storage class must offer that."
     settings = " ".join(f"--from-literal={variable}=..." for variable in found.needs)
     lines = [
         UNTESTED,
         *found.lines,
         "Needs the JobSet controller; queue.yaml needs Kueue, and without it the label queue-name does nothing.",
-        *([claim] if made.nodes > 1 else []),
+        *([shared] if made.nodes > 1 else []),
         *([f"What only you know: kubectl create configmap {name}-settings {settings}"] if settings else []),
         *(f"{variable}: {what}." for variable, what in found.needs.items()),
         "A gated model needs a token: kubectl create secret generic hf-token --from-literal=HF_TOKEN=...",
     ]
-    top = TARGET.head(lines)
-    work = _job_set(found, name, resource=RESOURCE[vendor], image_name=image(f"train-{vendor}"))
     files = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-files"}, "data": dict(found.files)}
-    volume = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": f"{name}-checkpoints"},
-        "spec": {
-            "accessModes": ["ReadWriteMany" if made.nodes > 1 else "ReadWriteOnce"],
-            "resources": {"requests": {"storage": f"{found.checkpoint_gb}G"}},
-        },
-    }
+    volume = claim(f"{name}-checkpoints", shared=made.nodes > 1, gb=found.checkpoint_gb)
     return {
-        "jobset.yaml": top + yaml_text(work, files, volume),
-        "queue.yaml": TARGET.head(made.lines)
-        + yaml_text(*_queue(name, resource=RESOURCE[vendor], count=made.nodes * made.per_node)),
+        "jobset.yaml": TARGET.yaml(lines, _job_set(found, name), files, volume),
+        "queue.yaml": TARGET.yaml(made.lines, *_queue(name, made)),
     }
 
 
-def _job_set(found: TrainingFiles, name: str, *, resource: str, image_name: str) -> dict[str, Any]:
+def _job_set(found: TrainingFiles, name: str) -> Fields:
     """A job of one pod a node; all start again when one fails, from the last checkpoint."""
     made = found.job
     pods = {
@@ -77,26 +67,24 @@ def _job_set(found: TrainingFiles, name: str, *, resource: str, image_name: str)
         "parallelism": made.nodes,
         "completions": made.nodes,
         "backoffLimit": 0,
-        "template": {"spec": _pod(found, name, resource=resource, image_name=image_name)},
+        "template": {"spec": _pod(found, name)},
     }
-    return {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": f"{name}-queue"}},
-        "spec": {
-            "network": {"enableDNSHostnames": True},
-            # A node that fails starts all again: they go on together from the last checkpoint.
-            "failurePolicy": {"maxRestarts": found.restarts},
-            "replicatedJobs": [{"name": POD, "replicas": 1, "template": {"spec": pods}}],
-        },
+    spec = {
+        "network": {"enableDNSHostnames": True},
+        # A node that fails starts all again: they go on together from the last checkpoint.
+        "failurePolicy": {"maxRestarts": found.restarts},
+        "replicatedJobs": [{"name": POD, "replicas": 1, "template": {"spec": pods}}],
     }
+    labels = {"kueue.x-k8s.io/queue-name": f"{name}-queue"}
+    return resource("jobset.x-k8s.io/v1alpha2/JobSet", name, spec=spec, labels=labels)
 
 
-def _pod(found: TrainingFiles, name: str, *, resource: str, image_name: str) -> dict[str, Any]:
+def _pod(found: TrainingFiles, name: str) -> Fields:
     """
     The pod of one node: it links the plan's files and the shared folder into /work and runs the framework's script.
     """
-    count = {resource: found.job.per_node}
+    vendor = found.job.vendor
+    count = {RESOURCE[vendor]: found.job.per_node}
     steps = [
         "mkdir -p /work && cd /work && ln -sf /plan/* .",
         *(f"ln -sfn {FOLDER} {folder}" for folder in found.written),
@@ -106,21 +94,20 @@ def _pod(found: TrainingFiles, name: str, *, resource: str, image_name: str) -> 
     # The first pod of the only job, as JobSet names it.
     env = {"LEADER_ADDRESS": f"{name}-{POD}-0-0.{name}", **dict.fromkeys(CHECKPOINTS, FOLDER)}
     rank = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
-    token = {"secretKeyRef": {"name": "hf-token", "key": "HF_TOKEN", "optional": True}}
-    container: dict[str, Any] = {
+    container: Fields = {
         "name": "train",
-        "image": image_name,
+        "image": image(f"train-{vendor}"),
         "command": ["bash", "-c", "\n".join(steps)],
         "env": [
             *({"name": variable, "value": value} for variable, value in env.items()),
             {"name": "NODE_RANK", "valueFrom": rank},
-            {"name": "HF_TOKEN", "valueFrom": token},
+            HF_TOKEN,
         ],
         "resources": {"limits": count, "requests": count},
         "volumeMounts": [
             {"name": "plan", "mountPath": "/plan"},
             {"name": "checkpoints", "mountPath": FOLDER},
-            {"name": "shm", "mountPath": "/dev/shm"},
+            SHARED_MEMORY_MOUNT,
         ],
     }
     if found.needs:
@@ -128,34 +115,22 @@ def _pod(found: TrainingFiles, name: str, *, resource: str, image_name: str) -> 
     return {
         "restartPolicy": "Never",
         "containers": [container],
-        "tolerations": [{"key": resource, "operator": "Exists", "effect": "NoSchedule"}],
+        "tolerations": [{"key": RESOURCE[vendor], "operator": "Exists", "effect": "NoSchedule"}],
         "volumes": [
             {"name": "plan", "configMap": {"name": f"{name}-files"}},
             {"name": "checkpoints", "persistentVolumeClaim": {"claimName": f"{name}-checkpoints"}},
-            {"name": "shm", "emptyDir": {"medium": "Memory"}},
+            SHARED_MEMORY,
         ],
     }
 
 
-def _queue(name: str, *, resource: str, count: int) -> list[dict[str, Any]]:
+def _queue(name: str, made: Job) -> list[Fields]:
     """A queue that admits the run when all its accelerators are free, and no more than they are."""
-    group, version = f"{name}-queue", "kueue.x-k8s.io/v1beta2"
-    flavor = {"name": group, "resources": [{"name": resource, "nominalQuota": str(count)}]}
+    group, counted, version = f"{name}-queue", RESOURCE[made.vendor], "kueue.x-k8s.io/v1beta2"
+    flavor = {"name": group, "resources": [{"name": counted, "nominalQuota": str(made.nodes * made.per_node)}]}
+    groups = [{"coveredResources": [counted], "flavors": [flavor]}]
     return [
         {"apiVersion": version, "kind": "ResourceFlavor", "metadata": {"name": group}},
-        {
-            "apiVersion": version,
-            "kind": "ClusterQueue",
-            "metadata": {"name": group},
-            "spec": {
-                "namespaceSelector": {},
-                "resourceGroups": [{"coveredResources": [resource], "flavors": [flavor]}],
-            },
-        },
-        {
-            "apiVersion": version,
-            "kind": "LocalQueue",
-            "metadata": {"name": group},
-            "spec": {"clusterQueue": group},
-        },
+        resource(f"{version}/ClusterQueue", group, spec={"namespaceSelector": {}, "resourceGroups": groups}),
+        resource(f"{version}/LocalQueue", group, spec={"clusterQueue": group}),
     ]

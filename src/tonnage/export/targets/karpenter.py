@@ -7,13 +7,13 @@ does. The cluster's name is the reader's own and is filled in by `envsubst`, as 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment
 from tonnage.export.target import Target
-from tonnage.export.targets.kubernetes import resource_name
-from tonnage.export.text import templated_name, yaml_text
+from tonnage.export.targets.kubernetes import resource, resource_name
+from tonnage.export.text import Fields, Files, templated_name
 
 TARGET = Target(
     name="karpenter",
@@ -21,8 +21,8 @@ TARGET = Target(
     version="karpenter.sh/v1",
     files=("pool.yaml",),
     start="CLUSTER_NAME=... envsubst < pool.yaml | kubectl apply -f -",
-    source="kubernetes-sigs/karpenter pkg/apis/v1, aws/karpenter-provider-aws examples/v1 at 88f7191",
 )
+"""Source: kubernetes-sigs/karpenter pkg/apis/v1, aws/karpenter-provider-aws examples/v1 at 88f7191."""
 
 IDLE: Final = "10m"
 """A node without pods is kept so long: a replica that restarts finds it and its images. Assumed."""
@@ -30,7 +30,7 @@ SPARE: Final = 1
 """Instances beyond the planned count, for a node that is replaced. [instances]"""
 
 
-def export(d: Deployment) -> dict[str, str]:
+def export(d: Deployment) -> Files:
     """`pool.yaml`: the pool and its node class."""
     if d.provider != "aws":
         raise BadRequest(
@@ -42,54 +42,41 @@ def export(d: Deployment) -> dict[str, str]:
         "CLUSTER_NAME is filled in by envsubst; subnets and security groups are those tagged for the cluster.",
         "Serve with the files of --to kubernetes: their pods ask for this instance type.",
     ]
-    text = yaml_text(_pool(d), _node_class(d))
-    return {"pool.yaml": TARGET.head(lines) + text}
+    return {"pool.yaml": TARGET.yaml(lines, _pool(d), _node_class(d))}
 
 
-def _pool(d: Deployment) -> dict[str, Any]:
+def _pool(d: Deployment) -> Fields:
     """Nodes of the planned instance type alone, for pods that tolerate its accelerators, with room for spares."""
-    resource = resource_name(d)
+    accelerators = resource_name(d)
     kind = templated_name(d.instance_type, what="instance type", by="envsubst")
     requirements = {
         "node.kubernetes.io/instance-type": kind,
         "karpenter.sh/capacity-type": "spot" if d.spot else "on-demand",
         "topology.kubernetes.io/region": templated_name(d.region, what="region", by="envsubst"),
     }
-    return {
-        "apiVersion": "karpenter.sh/v1",
-        "kind": "NodePool",
-        "metadata": {"name": d.name},
-        "spec": {
-            "template": {
-                "metadata": {"labels": {"tonnage-plan": d.name}},
-                "spec": {
-                    "requirements": [
-                        {"key": key, "operator": "In", "values": [value]} for key, value in requirements.items()
-                    ],
-                    "taints": [{"key": resource, "effect": "NoSchedule"}],
-                    "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": d.name},
-                    "expireAfter": "Never",
-                },
-            },
-            "limits": {resource: str((d.instances + SPARE) * d.per_node)},
-            "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": IDLE},
-        },
+    node = {
+        "requirements": [{"key": key, "operator": "In", "values": [value]} for key, value in requirements.items()],
+        "taints": [{"key": accelerators, "effect": "NoSchedule"}],
+        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": d.name},
+        "expireAfter": "Never",
     }
+    spec = {
+        "template": {"metadata": {"labels": {"tonnage-plan": d.name}}, "spec": node},
+        "limits": {accelerators: str((d.instances + SPARE) * d.per_node)},
+        "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": IDLE},
+    }
+    return resource("karpenter.sh/v1/NodePool", d.name, spec=spec)
 
 
-def _node_class(d: Deployment) -> dict[str, Any]:
+def _node_class(d: Deployment) -> Fields:
     """The EC2 node class of the pool; the cluster's name is left to the user as `${CLUSTER_NAME}`."""
     ours = [{"tags": {"karpenter.sh/discovery": "${CLUSTER_NAME}"}}]
     disk = {"volumeSize": f"{d.disk_gb}Gi", "volumeType": "gp3", "deleteOnTermination": True}
-    return {
-        "apiVersion": "karpenter.k8s.aws/v1",
-        "kind": "EC2NodeClass",
-        "metadata": {"name": d.name},
-        "spec": {
-            "role": "KarpenterNodeRole-${CLUSTER_NAME}",
-            "amiSelectorTerms": [{"alias": "al2023@latest"}],
-            "subnetSelectorTerms": ours,
-            "securityGroupSelectorTerms": ours,
-            "blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": disk}],
-        },
+    spec = {
+        "role": "KarpenterNodeRole-${CLUSTER_NAME}",
+        "amiSelectorTerms": [{"alias": "al2023@latest"}],
+        "subnetSelectorTerms": ours,
+        "securityGroupSelectorTerms": ours,
+        "blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": disk}],
     }
+    return resource("karpenter.k8s.aws/v1/EC2NodeClass", d.name, spec=spec)

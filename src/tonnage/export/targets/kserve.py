@@ -8,14 +8,14 @@ so options are quoted for a shell, and a name that a shell or a template would r
 from __future__ import annotations
 
 import shlex
-from typing import Any, Final
+from typing import Final
 
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, server
 from tonnage.export.target import Server, Target
-from tonnage.export.targets.kubernetes import literal_argument, node_selector, resource_name
+from tonnage.export.targets.kubernetes import literal_argument, node_selector, resource, resource_name
 from tonnage.export.targets.vllm import NIXL, NIXL_HOST
-from tonnage.export.text import templated_name, yaml_text
+from tonnage.export.text import Fields, Files, templated_name
 
 TARGET = Target(
     name="kserve",
@@ -25,8 +25,8 @@ TARGET = Target(
     start="kubectl apply -f service.yaml",
     engines=("vllm",),
     pools=True,
-    source="kserve/kserve: pkg/apis/serving/v1alpha2/llm_inference_service_types.go at 01b1241, docs/samples/llmisvc",
 )
+"""Source: kserve/kserve: pkg/apis/serving/v1alpha2/llm_inference_service_types.go at 01b1241, docs/samples/llmisvc."""
 
 WRITTEN_BY_KSERVE: Final = {"--host": 2, "--port": 2, "--tensor-parallel-size": 2, "--pipeline-parallel-size": 2,
                             "--data-parallel-size": 2, "--enable-expert-parallel": 1,
@@ -34,7 +34,7 @@ WRITTEN_BY_KSERVE: Final = {"--host": 2, "--port": 2, "--tensor-parallel-size": 
 """Options that the resource's own fields become, and the words of each."""
 
 
-def export(d: Deployment) -> dict[str, str]:
+def export(d: Deployment) -> Files:
     """`service.yaml`."""
     alone = d.layout.tp * d.layout.pp
     if d.nodes > 1 and (d.layout.dp % d.nodes or alone > d.ranks_per_node):
@@ -45,7 +45,6 @@ def export(d: Deployment) -> dict[str, str]:
     made = server(d)
     model = templated_name(d.model, what="model", by="KServe")
     lines = [
-        *d.lines,
         *made.notes,
         "A gated model needs a token: kubectl create secret generic hf-token --from-literal=HF_TOKEN=...",
         "Needs KServe's LLMInferenceService controller and the Gateway API.",
@@ -54,33 +53,29 @@ def export(d: Deployment) -> dict[str, str]:
         lines.append(f"A worker spans {d.nodes} nodes: needs the LeaderWorkerSet controller.")
     if d.prefill_workers:
         lines.append("Caches move through NIXL; a network with RDMA has to be attached as your cluster offers it.")
-    spec: dict[str, Any] = {
+    spec: Fields = {
         "model": {"uri": f"hf://{model}", "name": model},
         **_workload(d, made, replicas=d.decode_workers or d.replicas),
         "router": {"route": {}, "gateway": {}, "scheduler": {}},
     }
     if d.prefill_workers:
         spec["prefill"] = _workload(d, made, replicas=d.prefill_workers)
-    document = {
-        "apiVersion": "serving.kserve.io/v1alpha2",
-        "kind": "LLMInferenceService",
-        "metadata": {"name": d.name, "annotations": {"serving.kserve.io/secretName": "hf-token"}},
-        "spec": spec,
-    }
-    return {"service.yaml": TARGET.head(lines) + yaml_text(document)}
+    secret = {"serving.kserve.io/secretName": "hf-token"}
+    document = resource(f"{TARGET.version}/LLMInferenceService", d.name, annotations=secret, spec=spec)
+    return {"service.yaml": TARGET.yaml(lines, document)}
 
 
-def _workload(d: Deployment, made: Server, *, replicas: int) -> dict[str, Any]:
+def _workload(d: Deployment, made: Server, *, replicas: int) -> Fields:
     """Replicas and the degrees of one; `worker` is the pod of every further node of a replica."""
     layout, count = d.layout, {resource_name(d): str(d.ranks_per_node)}
-    degrees: dict[str, Any] = {"tensor": layout.tp}
+    degrees: Fields = {"tensor": layout.tp}
     if layout.pp > 1:
         degrees["pipeline"] = layout.pp
     if layout.dp > 1:
         degrees |= {"data": layout.dp, "dataLocal": layout.dp // d.nodes}
     if layout.ep > 1:
         degrees["expert"] = True
-    env: list[dict[str, Any]] = [{"name": "VLLM_ADDITIONAL_ARGS", "value": _arguments(d, made)}]
+    env: list[Fields] = [{"name": "VLLM_ADDITIONAL_ARGS", "value": _arguments(d, made)}]
     if d.prefill_workers:
         env.append(NIXL_HOST)
     pod = {

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from tonnage.errors import BadRequest, NoCheckpoint
 from tonnage.export.deployment import Deployment
 from tonnage.export.options import Options, whole
-from tonnage.export.target import Server, Target, image, names
-from tonnage.export.text import flags
+from tonnage.export.target import Server, Target, image
+from tonnage.export.text import Fields, flags
 
 TARGET = Target(
     name="llamacpp",
@@ -19,8 +18,8 @@ TARGET = Target(
     engines=("llamacpp",),
     one_node=True,
     start="bash serve.sh",
-    source="tools/server/README.md @00dc8057",
 )
+"""Source: tools/server/README.md @00dc8057."""
 
 _KV = {
     "bf16": "bf16",
@@ -36,7 +35,7 @@ _QUANT = re.compile(r"(?i)(?<![a-z0-9])(iq4_xs|q[2-8]_k(?:_[sml])?|q[458]_[01]|b
 """A quantisation in the name of a GGUF file or behind the colon of a repository."""
 
 
-def _context_per_slot(found: dict[str, Any]) -> dict[str, Any]:
+def _context_per_slot(found: Fields) -> Fields:
     """The context is shared by the slots; weights are named by the file, or behind the repository's colon."""
     slots = max(1, found.get("max_num_seqs", 1))
     if found.get("max_model_len"):
@@ -106,7 +105,7 @@ def serve(d: Deployment) -> Server:
     }
     argv += flags(options)
     argv += ["--metrics", "--host", "0.0.0.0", "--port", str(d.port)]
-    vendor = names(d.accelerator).vendor
+    vendor = d.spelled.vendor
     return Server(version=TARGET.version, image=image(f"llamacpp-{vendor}" if vendor else "llamacpp"), argv=tuple(argv))
 
 

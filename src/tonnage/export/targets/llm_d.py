@@ -7,13 +7,13 @@ command is written out, because the chart's own would leave settings to defaults
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from tonnage.export.deployment import Deployment, server
-from tonnage.export.target import Server, Target, names
-from tonnage.export.targets.kubernetes import node_selector, resource_name
+from tonnage.export.target import Server, Target
+from tonnage.export.targets.kubernetes import SHARED_MEMORY, SHARED_MEMORY_MOUNT, node_selector, resource_name
 from tonnage.export.targets.vllm import NIXL, NIXL_HOST
-from tonnage.export.text import templated_name, yaml_text
+from tonnage.export.text import Fields, Files, templated_name
 
 TARGET = Target(
     name="llm-d",
@@ -24,21 +24,20 @@ TARGET = Target(
     engines=("vllm",),
     one_node=True,  # how pods with a command of their own find their leader was not read
     pools=True,
-    source="llm-d-incubation/llm-d-modelservice: values.yaml at 024c0f2, templates/_helpers.tpl at 6ab49a0",
 )
+"""Source: llm-d-incubation/llm-d-modelservice: values.yaml at 024c0f2, templates/_helpers.tpl at 6ab49a0."""
 
 SERVICE_PORT: Final = 8000
 BEHIND_PROXY_PORT: Final = 8200
 """Where a decode pod's vLLM listens when the routing sidecar stands before it."""
 
 
-def export(d: Deployment) -> dict[str, str]:
+def export(d: Deployment) -> Files:
     """`values.yaml`."""
     made = server(d)
     model = templated_name(d.model, what="model", by="the chart")
     resource_name(d)  # refuses parts of makers whose image is not known
     lines = [
-        *d.lines,
         *made.notes,
         "A gated model needs a token: kubectl create secret generic hf-token --from-literal=HF_TOKEN=...",
         "Routing needs the Gateway API inference extension, installed as llm-d's guides say.",
@@ -53,7 +52,7 @@ def export(d: Deployment) -> dict[str, str]:
             "labels": {"llm-d.ai/inferenceServing": "true", "llm-d.ai/model": d.name},
         },
         "multinode": False,
-        "accelerator": {"type": names(d.accelerator).vendor},
+        "accelerator": {"type": d.spelled.vendor},
         "routing": {
             "servicePort": SERVICE_PORT,
             "proxy": {"enabled": disaggregated, "targetPort": BEHIND_PROXY_PORT, "connector": "nixlv2"},
@@ -61,10 +60,10 @@ def export(d: Deployment) -> dict[str, str]:
         "decode": _pods(d, made, replicas=d.decode_workers or d.replicas, proxied=disaggregated),
         "prefill": _pods(d, made, replicas=d.prefill_workers, proxied=False) if disaggregated else {"create": False},
     }
-    return {"values.yaml": TARGET.head(lines) + yaml_text(values)}
+    return {"values.yaml": TARGET.yaml(lines, values)}
 
 
-def _pods(d: Deployment, made: Server, *, replicas: int, proxied: bool) -> dict[str, Any]:
+def _pods(d: Deployment, made: Server, *, replicas: int, proxied: bool) -> Fields:
     """Replicas of one role; behind the routing proxy (`proxied`) the engine listens on another port."""
     port = BEHIND_PROXY_PORT if proxied else SERVICE_PORT
     argv = list(made.argv)
@@ -86,8 +85,8 @@ def _pods(d: Deployment, made: Server, *, replicas: int, proxied: bool) -> dict[
                 "ports": [{"containerPort": port, "name": "metrics"}],
                 "env": [NIXL_HOST] if d.prefill_workers else [],
                 "mountModelVolume": True,
-                "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+                "volumeMounts": [SHARED_MEMORY_MOUNT],
             }
         ],
-        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
+        "volumes": [SHARED_MEMORY],
     }

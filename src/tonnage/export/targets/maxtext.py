@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from tonnage.errors import BadRequest
 from tonnage.export.job import Job, builds_as_planned
 from tonnage.export.target import Target
-from tonnage.export.text import data_text
+from tonnage.export.text import Fields, Files, data_text
 
 TARGET = Target(
     name="maxtext",
@@ -24,8 +24,8 @@ TARGET = Target(
     carried=6,
     software=("jax",),
     install="maxtext==0.2.5",
-    source="configs/base.yml, configs/types.py and configs/models of the maxtext 0.2.5 wheel",
 )
+"""Source: configs/base.yml, configs/types.py and configs/models of the maxtext 0.2.5 wheel."""
 NETWORKS: Final = {
     "Llama-2-7b-hf": "llama2-7b", "Llama-2-13b-hf": "llama2-13b", "Llama-2-70b-hf": "llama2-70b",
     "Llama-3-8B": "llama3-8b", "Llama-3-70B": "llama3-70b",
@@ -50,7 +50,7 @@ REMAT: Final = {"full": "full", "selective": "minimal", "none": "minimal_with_co
 """Recomputation -> `remat_policy`: everything; attention's result and what is element-wise; the latter alone."""
 
 
-def export(made: Job) -> dict[str, str]:
+def export(made: Job) -> Files:
     """`train.sh`."""
     notes = [
         *made.lines,
@@ -66,7 +66,7 @@ def export(made: Job) -> dict[str, str]:
     return {"train.sh": TARGET.script(notes, " \\\n  ".join(lines) + "\n", needs=NEEDS)}
 
 
-def arguments(made: Job) -> dict[str, Any]:
+def arguments(made: Job) -> Fields:
     """
     The settings of base.yml that the plan decides.
 

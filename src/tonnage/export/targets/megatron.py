@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any, Final
+from typing import Final
 
 from tonnage.domain.layout import TrainLayout
 from tonnage.errors import BadRequest
@@ -11,7 +11,7 @@ from tonnage.export.job import Job
 from tonnage.export.options import Options, whole
 from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import launcher
-from tonnage.export.text import data_text, flags, shell
+from tonnage.export.text import Fields, Files, data_text, flags, shell
 
 TARGET = Target(
     name="megatron",
@@ -23,8 +23,8 @@ TARGET = Target(
     carried=4,
     software=("megatron",),
     install="megatron-core[training]==0.19.2",
-    source="megatron.training.arguments of the megatron-core 0.19.2 wheel, the tag core_v0.19.2",
 )
+"""Source: megatron.training.arguments of the megatron-core 0.19.2 wheel, the tag core_v0.19.2."""
 FLAGS: Final = "model_flags.py"
 PRECISIONS: Final[dict[str, tuple[str, ...]]] = {
     "bf16": ("--bf16",), "fp16": ("--fp16",), "fp32": (), "tf32": (),
@@ -51,7 +51,7 @@ SHARDED: Final = {"zero2": "optim_grads", "zero3": "optim_grads_params", "fsdp":
 """Sharding -> Megatron-FSDP's strategy."""
 
 
-def _settle_options(found: dict[str, Any]) -> dict[str, Any]:
+def _settle_options(found: Fields) -> Fields:
     """Precision of the switches, sharding of the distributed optimizer, the shape of the network under one name."""
     found["method"] = "pretrain"
     fp8 = found.pop("fp8", "")
@@ -124,7 +124,7 @@ OPTIONS = Options(
 )
 
 
-def export(made: Job) -> dict[str, str]:
+def export(made: Job) -> Files:
     """
     `pretrain.sh`, and where the plan does not hold the rotary base `model_flags.py`, which reads it from config.json.
     """
@@ -183,7 +183,7 @@ def arguments(made: Job) -> list[str]:
         A precision or an optimizer that Megatron-LM has not.
     """
     layout = made.layout
-    pairs: dict[str, Any] = {
+    pairs: Fields = {
         "tensor-model-parallel-size": layout.tp,
         "pipeline-model-parallel-size": layout.pp,
         "context-parallel-size": layout.cp,

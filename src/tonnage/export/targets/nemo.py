@@ -7,13 +7,14 @@ are the model's own; what the plan decided (splits, batches, recomputation, prec
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from tonnage.errors import BadRequest
 from tonnage.export.job import Job
 from tonnage.export.target import Target
 from tonnage.export.targets.megatron import SHARDED
 from tonnage.export.targets.torchrun import planned_program
+from tonnage.export.text import Fields, Files
 
 TARGET = Target(
     name="nemo",
@@ -27,8 +28,8 @@ TARGET = Target(
     carried=3,
     software=("megatron",),
     install="megatron-bridge==0.6.2",
-    source="megatron.bridge.training.config, mixed_precision, peft of the megatron-bridge 0.6.2 wheel",
 )
+"""Source: megatron.bridge.training.config, mixed_precision, peft of the megatron-bridge 0.6.2 wheel."""
 PRECISIONS: Final = {
     "bf16": "bf16_mixed",
     "fp16": "fp16_mixed",
@@ -47,7 +48,7 @@ WIDTHS: Final = ("num_layers", "hidden_size", "num_attention_heads", "num_query_
 """Fields of the bridge's description that are held against the plan."""
 
 
-def export(made: Job) -> dict[str, str]:
+def export(made: Job) -> Files:
     """`launch.sh`, `train.py` and `plan.json`."""
     pretrains = made.method == "pretrain"
     lines = [
@@ -64,7 +65,7 @@ def export(made: Job) -> dict[str, str]:
     return planned_program(TARGET, made, settings=settings(made), lines=lines, needs=needs, exports=exports)
 
 
-def settings(made: Job) -> dict[str, Any]:
+def settings(made: Job) -> Fields:
     """
     What the program reads: fields of the bridge's configuration by their own names.
 
@@ -133,7 +134,7 @@ def _widths(made: Job) -> dict[str, int]:
     return {name: known[name] for name in WIDTHS if known.get(name) and name not in skipped}
 
 
-def _recomputed(recompute: str) -> dict[str, Any]:
+def _recomputed(recompute: str) -> Fields:
     if recompute == "full":
         return {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
     return {"recompute_granularity": "selective" if recompute == "selective" else None}

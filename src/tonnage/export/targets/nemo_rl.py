@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tonnage.errors import BadRequest
 from tonnage.export.job import RlJob
 from tonnage.export.target import Target
-from tonnage.export.text import yaml_text
+from tonnage.export.text import Fields, Files
 
 TARGET = Target(
     name="nemo-rl",
@@ -16,24 +14,24 @@ TARGET = Target(
     files=("nemo_rl.yaml",),
     start="uv run examples/run_grpo_math.py --config nemo_rl.yaml",
     kinds=("rl",),
-    source="examples/configs/grpo_math_1B.yaml and its performance recipes, read 2026-11-22",
 )
+"""Source: examples/configs/grpo_math_1B.yaml and its performance recipes, read 2026-11-22."""
 
 
-def export(made: RlJob) -> dict[str, str]:
+def export(made: RlJob) -> Files:
     """`nemo_rl.yaml`."""
     if made.case.algorithm == "ppo":
         raise BadRequest("algorithm: the recipe here has no critic; export ppo to verl, or plan grpo, rloo or dapo")
     if made.splits_nodes:
         raise BadRequest("rollout_count: NeMo-RL splits whole machines; plan a split of whole machines")
     notes = [*made.lines, "Put it beside examples/configs, whose grpo_math_1B.yaml it builds on."]
-    return {"nemo_rl.yaml": TARGET.head(notes) + yaml_text(_recipe(made))}
+    return {"nemo_rl.yaml": TARGET.yaml(notes, _recipe(made))}
 
 
-def _recipe(made: RlJob) -> dict[str, Any]:
+def _recipe(made: RlJob) -> Fields:
     """The recipe as changes of NeMo RL's own `grpo_math_1B.yaml`."""
     case = made.case
-    grpo: dict[str, Any] = {
+    grpo: Fields = {
         "num_prompts_per_step": case.prompts_per_step,
         "num_generations_per_prompt": case.responses_per_prompt,
         "max_num_steps": made.steps,
@@ -58,7 +56,7 @@ def _recipe(made: RlJob) -> dict[str, Any]:
     }
 
 
-def _policy(made: RlJob) -> dict[str, Any]:
+def _policy(made: RlJob) -> Fields:
     """
     Trainer and rollouts: DTensor where the trainer shards all states, else Megatron.
 
@@ -66,7 +64,7 @@ def _policy(made: RlJob) -> dict[str, Any]:
     """
     case, layout = made.case, made.layout
     separate = case.rollout_count is not None
-    resources: dict[str, Any] = {"gpus_per_node": made.per_node, "num_nodes": int(made.rollout_nodes)}
+    resources: Fields = {"gpus_per_node": made.per_node, "num_nodes": int(made.rollout_nodes)}
     if separate and made.nodes == 1:
         resources = {"gpus_per_node": case.rollout_count, "num_nodes": None}
     degrees = {"tensor_parallel_size": layout.tp, "context_parallel_size": layout.cp}

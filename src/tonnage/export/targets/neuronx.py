@@ -7,12 +7,13 @@ a chip holds what was planned for it. Releases up to this one cannot go on from 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from tonnage.errors import BadRequest
 from tonnage.export.job import Job
 from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import planned_program
+from tonnage.export.text import Fields, Files
 
 TARGET = Target(
     name="neuronx",
@@ -26,8 +27,8 @@ TARGET = Target(
     vendors=("aws",),
     carried=1,
     install="optimum-neuron[training]==0.4.3",
-    source="optimum.neuron.trainers.training_args, models.training of the optimum-neuron 0.4.3 wheel",
 )
+"""Source: optimum.neuron.trainers.training_args, models.training of the optimum-neuron 0.4.3 wheel."""
 CORES: Final = {"trainium1": 2, "trainium2": 4, "trainium3": 4}
 """Ranks of a chip: its NeuronCores, on Trainium2 and 3 two of them as one logical core, the runtime's default."""
 FAMILIES: Final = ("Llama", "Meta", "CodeLlama", "TinyLlama", "Yi", "SmolLM2", "Qwen3", "Granite")
@@ -44,7 +45,7 @@ WIDTHS: Final = {
 """Planned widths -> fields of config.json."""
 
 
-def export(made: Job) -> dict[str, str]:
+def export(made: Job) -> Files:
     """`launch.sh`, `train.py` and `plan.json`."""
     written = settings(made)
     cores = CORES[made.accelerator]
@@ -61,7 +62,7 @@ def export(made: Job) -> dict[str, str]:
     return planned_program(TARGET, made, settings=written, lines=lines, needs=needs, exports=exports, per_node=ranks)
 
 
-def settings(made: Job) -> dict[str, Any]:
+def settings(made: Job) -> Fields:
     """
     What the program reads: arguments of NeuronTrainingArguments by their own names.
 

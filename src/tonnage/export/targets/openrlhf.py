@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any, Final
+from typing import Final
 
 from tonnage.errors import BadRequest
 from tonnage.export.job import RlJob
 from tonnage.export.target import Target
+from tonnage.export.text import Fields, Files
 
 TARGET = Target(
     name="openrlhf",
@@ -16,8 +17,8 @@ TARGET = Target(
     files=("openrlhf.sh",),
     start="DATA=... REWARD=reward.py bash openrlhf.sh, on the head of a Ray cluster",
     kinds=("rl",),
-    source="openrlhf/cli/train_ppo_ray.py and openrlhf/trainer of the wheel, 0.11.2, read 2026-11-22",
 )
+"""Source: openrlhf/cli/train_ppo_ray.py and openrlhf/trainer of the wheel, 0.11.2, read 2026-11-22."""
 ESTIMATORS: Final = {"grpo": "group_norm", "dapo": "group_norm", "rloo": "rloo", "ppo": "gae"}
 STAGES: Final = {"zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3}
 """DeepSpeed's ZeRO stage of each way to shard; FSDP shards what stage 3 shards."""
@@ -26,7 +27,7 @@ KL_WEIGHT: Final = 0.01
 """The program's own default of `algo.kl.init_coef`; 0 loads no reference."""
 
 
-def export(made: RlJob) -> dict[str, str]:
+def export(made: RlJob) -> Files:
     """`openrlhf.sh`."""
     _check(made)
     words = [f"  {line} \\" for line in _lines(_options(made))]
@@ -70,13 +71,13 @@ def _trainers(made: RlJob) -> tuple[int, int]:
     return 1, case.train_accelerators
 
 
-def _options(made: RlJob) -> dict[str, Any]:
+def _options(made: RlJob) -> Fields:
     """Options by their names; True is a switch."""
     case, layout = made.case, made.layout
     nodes, per_node = _trainers(made)
     separate = case.rollout_count is not None
     ranks = {"actor": True, "ref": case.reference, "critic": case.algorithm == "ppo"}
-    found: dict[str, Any] = {"actor.model_name_or_path": made.model, "train.colocate_all": True}
+    found: Fields = {"actor.model_name_or_path": made.model, "train.colocate_all": True}
     for role in (role for role, there in ranks.items() if there):
         found |= {f"{role}.num_nodes": nodes, f"{role}.num_gpus_per_node": per_node}
     found |= {
@@ -119,7 +120,7 @@ def _options(made: RlJob) -> dict[str, Any]:
     return found
 
 
-def _lines(options: dict[str, Any]) -> list[str]:
+def _lines(options: Fields) -> list[str]:
     """One option a line, quoted; switches that are off are left out."""
     given = [
         f"--{name}" if value is True else f"--{name} {shlex.quote(str(value))}"

@@ -8,12 +8,12 @@ and the job's label alone: Prometheus would run what a name from a plan file hol
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from tonnage.export.deployment import Deployment
 from tonnage.export.observe import Signal, Watched, watched
 from tonnage.export.target import Target
-from tonnage.export.text import yaml_text
+from tonnage.export.text import Fields, Files
 from tonnage.units import show
 
 TARGET = Target(
@@ -22,16 +22,16 @@ TARGET = Target(
     version="2.42 and later",
     files=("tonnage.rules.yaml",),
     start="promtool check rules tonnage.rules.yaml; name it under rule_files of prometheus.yml",
-    source="prometheus.io/docs/prometheus/latest/configuration/alerting_rules, read 2026-11-23",
 )
+"""Source: prometheus.io/docs/prometheus/latest/configuration/alerting_rules, read 2026-11-23."""
 IDLE: Final = 0.5
 """Of the planned peak: a service that stays below for a day was made for other traffic. [-]"""
 FULL: Final = 0.95
 """Of the cache: beyond, requests are put back and computed again. [-]"""
-Rule = dict[str, Any]
+Rule = Fields
 
 
-def export(d: Deployment) -> dict[str, str]:
+def export(d: Deployment) -> Files:
     """`tonnage.rules.yaml`."""
     seen = watched(d)
     rules = [*_objectives(seen), *_load(seen), *_state(seen)]
@@ -41,8 +41,8 @@ def export(d: Deployment) -> dict[str, str]:
         *([f"Its page: {seen.turned_on}."] if seen.turned_on else []),
         *(f"{name}: {seen.engine} states none; measure it from outside." for name in seen.unwatched),
     ]
-    text = yaml_text({"groups": [{"name": f"tonnage-{seen.job}", "interval": "30s", "rules": rules}]})
-    return {"tonnage.rules.yaml": TARGET.head(lines) + text}
+    groups = [{"name": f"tonnage-{seen.job}", "interval": "30s", "rules": rules}]
+    return {"tonnage.rules.yaml": TARGET.yaml(lines, {"groups": groups})}
 
 
 def _objectives(seen: Watched) -> list[Rule]:

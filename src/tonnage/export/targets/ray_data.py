@@ -7,7 +7,7 @@ import json
 from tonnage.export.deployment import Deployment
 from tonnage.export.target import Target
 from tonnage.export.targets.vllm import settings
-from tonnage.export.text import head
+from tonnage.export.text import Files, head
 
 TARGET = Target(
     name="ray-data",
@@ -16,11 +16,11 @@ TARGET = Target(
     files=("batch.py",),
     start="INPUT=s3://... OUTPUT=s3://... ray job submit --working-dir . -- python batch.py",
     kinds=("batch",),
-    source="ray.data.llm of the 2.60.0 wheel; docs.ray.io/en/latest/data/working-with-llms.html",
 )
+"""Source: ray.data.llm of the 2.60.0 wheel; docs.ray.io/en/latest/data/working-with-llms.html."""
 
 
-def export(d: Deployment) -> dict[str, str]:
+def export(d: Deployment) -> Files:
     """`batch.py`."""
     lines = [*d.lines, "Ray takes up lost tasks by itself; a run that ends is started anew from its first block."]
     engine = ascii(json.dumps(settings(d), sort_keys=True))

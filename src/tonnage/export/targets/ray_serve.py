@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from tonnage.export.deployment import Deployment, server
-from tonnage.export.target import Target, names
+from tonnage.export.target import Target
 from tonnage.export.targets.vllm import settings
-from tonnage.export.text import head, yaml_text
+from tonnage.export.text import Fields, Files
 
 TARGET = Target(
     name="ray-serve",
@@ -17,14 +16,14 @@ TARGET = Target(
     files=("serve.yaml",),
     start="serve deploy serve.yaml",
     engines=("vllm",),
-    source="ray.serve.llm.LLMConfig of the 2.60.0 wheel; docs.ray.io/en/latest/serve/llm; ray.util.accelerators",
 )
+"""Source: ray.serve.llm.LLMConfig of the 2.60.0 wheel; docs.ray.io/en/latest/serve/llm; ray.util.accelerators."""
 
 
-def export(d: Deployment) -> dict[str, str]:
+def export(d: Deployment) -> Files:
     """`serve.yaml`."""
     made = server(d)
-    config: dict[str, Any] = {
+    config: Fields = {
         "model_loading_config": {"model_id": d.name, "model_source": d.model},
         "deployment_config": {
             "autoscaling_config": {
@@ -35,7 +34,7 @@ def export(d: Deployment) -> dict[str, str]:
         },
         "engine_kwargs": {name: value for name, value in settings(d).items() if name != "distributed_executor_backend"},
     }
-    ray_name = names(d.accelerator).ray
+    ray_name = d.spelled.ray
     if ray_name:
         config["accelerator_type"] = ray_name
     document = {
@@ -49,9 +48,7 @@ def export(d: Deployment) -> dict[str, str]:
         ],
         "http_options": {"host": "0.0.0.0", "port": d.port},
     }
-    lines = [*d.lines, *made.notes, "Ray workers read HF_TOKEN from their own environment; it never stands here."]
+    lines = [*made.notes, "Ray workers read HF_TOKEN from their own environment; it never stands here."]
     if not ray_name:
         lines.append(f"Ray has no name for {d.accelerator}: it places ranks on any accelerator of the cluster.")
-    return {
-        "serve.yaml": head(f"{TARGET.title} {TARGET.version} and vLLM", made.version, lines=lines) + yaml_text(document)
-    }
+    return {"serve.yaml": TARGET.yaml(lines, document, beside=f" and vLLM {made.version}")}

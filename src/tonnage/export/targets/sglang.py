@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from tonnage.export.deployment import Deployment, needs_quantised, version_of, weight_notes
 from tonnage.export.options import Options, number, whole
-from tonnage.export.target import Server, Target, image, names
-from tonnage.export.text import flags, shell
+from tonnage.export.target import Server, Target, image
+from tonnage.export.text import Fields, flags, shell
 
 TARGET = Target(
     name="sglang",
@@ -16,8 +16,8 @@ TARGET = Target(
     files=("serve.sh",),
     engines=("sglang",),
     start="bash serve.sh",
-    source="sglang.srt.server_args.ServerArgs, 0.5.23",
 )
+"""Source: sglang.srt.server_args.ServerArgs, 0.5.23."""
 
 _DTYPE = {"bf16": "bfloat16", "fp16": "half", "fp32": "float32"}
 _KV = {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8_e4m3"}
@@ -27,7 +27,7 @@ GFX950: Final = ("mi350x", "mi355x")
 """Parts of AMD's that SGLang's images are built for, by architecture (sgl-project/sglang docker/rocm.Dockerfile)."""
 
 
-def _convert_degrees(found: dict[str, Any]) -> dict[str, Any]:
+def _convert_degrees(found: Fields) -> Fields:
     """
     Our degrees of SGLang's: its tensor degree counts the ranks of data-parallel attention too.
 
@@ -154,14 +154,14 @@ def _options(d: Deployment) -> list[str]:
 
 def _use(d: Deployment) -> str:
     """Which image: AMD's are built for one architecture each."""
-    if names(d.accelerator).vendor != "amd":
+    if d.spelled.vendor != "amd":
         return "sglang"
     return "sglang-gfx950" if d.accelerator in GFX950 else "sglang-gfx942"
 
 
 def _notes(d: Deployment) -> tuple[str, ...]:
     notes = []
-    if names(d.accelerator).vendor == "amd" and d.accelerator not in (*GFX942, *GFX950):
+    if d.spelled.vendor == "amd" and d.accelerator not in (*GFX942, *GFX950):
         notes.append(f"SGLang's images are built for gfx942 and gfx950, which {d.accelerator} is not: build your own.")
     notes += weight_notes(d, TARGET.title)
     if d.nodes > 1:

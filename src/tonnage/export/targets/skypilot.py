@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tonnage.domain.batch_plan import BatchPlan
 from tonnage.export.deployment import Deployment, server
 from tonnage.export.target import Target, image, names
 from tonnage.export.targets.slurm import FRAMEWORK_FILES
 from tonnage.export.targets.vllm import settings
-from tonnage.export.text import shell, yaml_text
+from tonnage.export.text import Fields, Files, shell
 from tonnage.export.training_files import CHECKPOINTS, TrainingFiles, batch_files
 
 TARGET = Target(
@@ -25,8 +23,8 @@ TARGET = Target(
     kinds=("serve", "batch", "train", "finetune"),
     vendors=("nvidia", "amd"),
     carries=True,
-    source="docs.skypilot.co/en/stable/reference/yaml-spec.html; names from its catalogue",
 )
+"""Source: docs.skypilot.co/en/stable/reference/yaml-spec.html; names from its catalogue."""
 
 CLOUDS = frozenset(
     {"aws", "azure", "gcp", "lambda", "nebius", "oci", "paperspace", "runpod", "seeweb", "vast", "verda"}
@@ -40,7 +38,7 @@ SXM_AT_RUNPOD = frozenset({"A100-80GB", "H100", "H200"})
 """Parts whose SXM variant SkyPilot's listing of RunPod names apart."""
 
 
-def export(d: Deployment | TrainingFiles) -> dict[str, str]:
+def export(d: Deployment | TrainingFiles) -> Files:
     """
     `service.yaml`; of a batch plan `job.yaml`, what starts it for each replica, and the loop it runs.
 
@@ -54,7 +52,7 @@ def export(d: Deployment | TrainingFiles) -> dict[str, str]:
     command = shell(made.argv)
     if d.nodes > 1:
         command = f"{PLACE}\n{made.by_rank}"
-    document: dict[str, Any] = {
+    document: Fields = {
         "name": d.name,
         "resources": _resources(d, made.image),
         "num_nodes": d.nodes,
@@ -65,27 +63,26 @@ def export(d: Deployment | TrainingFiles) -> dict[str, str]:
         },
         "run": command + "\n",
     }
-    lines = [*d.lines, *made.notes, "HF_TOKEN is handed over when it starts (--secret HF_TOKEN); it never stands here."]
+    lines = [*made.notes, "HF_TOKEN is handed over when it starts (--secret HF_TOKEN); it never stands here."]
     if "infra" not in document["resources"]:
         lines.append(f"SkyPilot does not know the provider {d.provider}: it picks one of those you have enabled.")
-    return {"service.yaml": TARGET.head(lines) + yaml_text(document)}
+    return {"service.yaml": TARGET.yaml(lines, document)}
 
 
-def _training(found: TrainingFiles) -> dict[str, str]:
+def _training(found: TrainingFiles) -> Files:
     """A managed job of all nodes: started again elsewhere when one is lost, from the last checkpoint in the bucket."""
     made = found.job
     name = _spelled(made.accelerator, made.provider)
-    vendor = made.vendor or names(made.accelerator).vendor
     resources = {
         "accelerators": {name: made.per_node},
-        "image_id": f"docker:{image(f'train-{vendor}')}",
+        "image_id": f"docker:{image(f'train-{made.vendor}')}",
         "use_spot": made.spot,
         "disk_size": IMAGE_GB,
         "job_recovery": {"strategy": "EAGER_NEXT_REGION", "max_restarts_on_errors": found.restarts},
         **_infra(made.provider, made.region),
     }
     links = "\n".join(f"ln -sfn /checkpoints {folder}" for folder in found.written)
-    document: dict[str, Any] = {
+    document: Fields = {
         "name": f"{made.name}-train",
         "resources": resources,
         "num_nodes": made.nodes,
@@ -106,10 +103,10 @@ def _training(found: TrainingFiles) -> dict[str, str]:
         *(f"{variable}: {what}" for variable, what in found.needs.items()),
         "sky jobs launch train.yaml --env BUCKET=... --secret HF_TOKEN",
     ]
-    return {"train.yaml": TARGET.head(lines) + yaml_text(document), **found.files}
+    return {"train.yaml": TARGET.yaml(lines, document), **found.files}
 
 
-def _managed_job(d: Deployment) -> dict[str, str]:
+def _managed_job(d: Deployment) -> Files:
     """A managed job of one replica: started again elsewhere when it is preempted; finished parts stay."""
     made = server(d)
     resources = {name: value for name, value in _resources(d, made.image).items() if name != "ports"}
@@ -131,15 +128,15 @@ def _managed_job(d: Deployment) -> dict[str, str]:
         '  sky jobs launch job.yaml --env BUCKET="$BUCKET" --env SHARD="$shard" --secret HF_TOKEN -d -y\ndone\n'
     )
     return {
-        "job.yaml": TARGET.head(lines) + yaml_text(document),
+        "job.yaml": TARGET.yaml(lines, document),
         "launch.sh": TARGET.script(lines, start, needs={"BUCKET": "s3:// or gs:// with requests.jsonl"}),
         **batch_files(d, settings=settings(d)),
     }
 
 
-def _resources(d: Deployment, image_name: str) -> dict[str, Any]:
+def _resources(d: Deployment, image_name: str) -> Fields:
     name = _spelled(d.accelerator, d.provider)
-    resources: dict[str, Any] = {
+    resources: Fields = {
         "accelerators": {name: d.ranks_per_node},
         "image_id": f"docker:{image_name}",
         "ports": d.port,

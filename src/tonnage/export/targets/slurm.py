@@ -6,7 +6,7 @@ import math
 
 from tonnage.export.deployment import Deployment, server
 from tonnage.export.target import Server, Target
-from tonnage.export.text import comment, shell
+from tonnage.export.text import Files, comment, shell
 from tonnage.export.training_files import TrainingFiles
 
 FRAMEWORK_FILES = (
@@ -26,11 +26,11 @@ TARGET = Target(
     kinds=("serve", "train", "finetune"),
     vendors=("nvidia", "amd", "aws"),
     carries=True,
-    source="slurm.schedmd.com/sbatch.html",
 )
+"""Source: slurm.schedmd.com/sbatch.html."""
 
 
-def export(d: Deployment | TrainingFiles) -> dict[str, str]:
+def export(d: Deployment | TrainingFiles) -> Files:
     """`serve.sbatch`; of a training plan `train.sbatch` beside its framework's files."""
     if isinstance(d, TrainingFiles):
         return _training(d)
@@ -46,7 +46,6 @@ def export(d: Deployment | TrainingFiles) -> dict[str, str]:
     ]
     notes = [
         f"For {TARGET.title} {TARGET.version} and {d.engine.name} {made.version}.",
-        *d.lines,
         *made.notes,
         f"Each of {d.replicas} array tasks is one replica; put a balancer before them.",
         "Partition, account and time limit are the site's: give them to sbatch. Give the accelerator's type too where",
@@ -61,7 +60,7 @@ def _script(directives: list[str], notes: list[str], body: str) -> str:
     return f"{text}set -euo pipefail\n\n{body}\n"
 
 
-def _training(found: TrainingFiles) -> dict[str, str]:
+def _training(found: TrainingFiles) -> Files:
     """One job of all nodes; preempted or failed it is queued again and goes on from its last checkpoint."""
     made = found.job
     directives = [

@@ -13,6 +13,7 @@ from typing import Any
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment
 from tonnage.export.target import Target
+from tonnage.export.text import Fields, Files
 from tonnage.version import __version__
 
 TARGET = Target(
@@ -21,11 +22,11 @@ TARGET = Target(
     version="JSON configuration syntax of 1.x",
     files=("nodes.tf.json",),
     start="terraform apply, in the folder of your cluster's module",
-    source="hashicorp/terraform-provider-google 7189bc4, -aws 88c078b, -azurerm c953854: website/docs/r",
 )
+"""Source: hashicorp/terraform-provider-google 7189bc4, -aws 88c078b, -azurerm c953854: website/docs/r."""
 
 
-def export(d: Deployment) -> dict[str, str]:
+def export(d: Deployment) -> Files:
     """`nodes.tf.json`."""
     if d.provider not in GROUPS:
         raise BadRequest(
@@ -41,7 +42,7 @@ def export(d: Deployment) -> dict[str, str]:
     return {"nodes.tf.json": json.dumps(document, indent=2) + "\n"}
 
 
-Group = tuple[dict[str, tuple[str, str]], str, dict[str, Any]]
+Group = tuple[dict[str, tuple[str, str]], str, Fields]
 
 
 def _gke(d: Deployment) -> Group:
@@ -88,7 +89,7 @@ def _eks(d: Deployment) -> Group:
 def _aks(d: Deployment) -> Group:
     """Variables, type and fields of the node pool on AKS."""
     size = d.instance_type if d.instance_type.startswith("Standard_") else f"Standard_{d.instance_type}"
-    spot: dict[str, Any] = {"priority": "Spot", "eviction_policy": "Delete", "spot_max_price": -1} if d.spot else {}
+    spot: Fields = {"priority": "Spot", "eviction_policy": "Delete", "spot_max_price": -1} if d.spot else {}
     return (
         {"kubernetes_cluster_id": ("string", f"id of the AKS cluster in {d.region}")},
         "azurerm_kubernetes_cluster_node_pool",

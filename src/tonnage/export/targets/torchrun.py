@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 
 from tonnage.export.job import DATA_PARALLEL, Job
 from tonnage.export.target import Target
-from tonnage.export.text import UNTESTED, data_text, shell
+from tonnage.export.text import UNTESTED, Fields, Files, data_text, shell
 
 TARGET = Target(
     name="torchrun",
@@ -18,15 +18,15 @@ TARGET = Target(
     kinds=("train", "finetune"),
     most=DATA_PARALLEL,
     carried=2,
-    source="docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html, torchrun",
 )
+"""Source: docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html, torchrun."""
 PORT: Final = 29500
 SCRIPT: Final = {"SCRIPT": "the training script, for example train.py"}
 """What launches a script of the reader's own asks for."""
 DTYPES: Final = {"bf16": "bfloat16", "fp16": "float16"}
 
 
-def export(made: Job) -> dict[str, str]:
+def export(made: Job) -> Files:
     """`launch.sh`, `plan.json` with the settings, and `fsdp2.py`, which reads them."""
     notes = [
         *made.lines,
@@ -84,12 +84,12 @@ def planned_program(
     target: Target,
     made: Job,
     *,
-    settings: dict[str, Any],
+    settings: Fields,
     lines: list[str],
     needs: dict[str, str],
     exports: str,
     per_node: int | None = None,
-) -> dict[str, str]:
+) -> Files:
     """
     `launch.sh`, `train.py` and `plan.json` of a target whose program, `data/TARGET.py.txt`, reads the plan.
 

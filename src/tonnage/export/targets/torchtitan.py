@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from tonnage.errors import BadRequest
 from tonnage.export.job import Job, builds_as_planned
 from tonnage.export.options import Options, whole
 from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import launcher
-from tonnage.export.text import flags, shell
+from tonnage.export.text import Fields, Files, flags, shell
 
 TARGET = Target(
     name="torchtitan",
@@ -21,8 +21,8 @@ TARGET = Target(
     most={"vpp": 1},
     carried=1,
     install="torchtitan==0.3.0",
-    source="torchtitan.config.configs, torchtitan.models.*.config_registry, 0.3.0",
 )
+"""Source: torchtitan.config.configs, torchtitan.models.*.config_registry, 0.3.0."""
 FLAVOURS: Final = {
     "Llama-3.1-8B": ("llama3", "llama3_8b", (32, 4096, 32, 8, 14336, 0)),
     "Llama-3.1-70B": ("llama3", "llama3_70b", (80, 8192, 64, 8, 28672, 0)),
@@ -39,7 +39,7 @@ feed-forward width (of an expert), experts. Rotary base and scaling are the flav
 """
 
 
-def _settle_options(found: dict[str, Any]) -> dict[str, Any]:
+def _settle_options(found: Fields) -> Fields:
     """What its settings mean together: the catalogue's name of a flavour, sharding of its two data-parallel degrees."""
     found["method"] = "pretrain"
     module, flavour = str(found.pop("module", "")), str(found.pop("flavour", ""))
@@ -87,7 +87,7 @@ OPTIONS = Options(
 )
 
 
-def export(made: Job) -> dict[str, str]:
+def export(made: Job) -> Files:
     """`train.sh`."""
     module, flavour = _flavour(made)
     notes = [
@@ -116,7 +116,7 @@ def arguments(made: Job) -> list[str]:
         TARGET.choose(what, value, among={known: None})
     layout = made.layout
     replicate = {"none": layout.dp, "hsdp": made.nodes}.get(layout.sharding, 1)
-    pairs: dict[str, Any] = {
+    pairs: Fields = {
         "training.local_batch_size": made.micro_batch * (made.accumulation if layout.pp > 1 else 1),
         "training.global_batch_size": made.global_batch,
         "training.seq_len": made.seq_len,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tonnage.export.job import DATA_PARALLEL, Job, attention_of
 from tonnage.export.options import (
     LEARNING_RATE,
@@ -17,7 +15,7 @@ from tonnage.export.options import (
 )
 from tonnage.export.target import Target
 from tonnage.export.targets.accelerate import configuration, machines
-from tonnage.export.text import yaml_text
+from tonnage.export.text import Fields, Files
 
 TARGET = Target(
     name="trl",
@@ -30,8 +28,8 @@ TARGET = Target(
     text_only=True,
     carried=1,
     install="trl[peft,quantization]==1.16.0 torchao",
-    source="trl.SFTConfig, trl.ModelConfig, 1.16.0; transformers.TrainingArguments, 5.23.0",
 )
+"""Source: trl.SFTConfig, trl.ModelConfig, 1.16.0; transformers.TrainingArguments, 5.23.0."""
 
 OPTIONS = Options(
     programs=(("trl", "sft"), ("sft.py",), ("trl", "dpo"), ("dpo.py",)),
@@ -65,7 +63,7 @@ OPTIONS = Options(
 )
 
 
-def export(made: Job) -> dict[str, str]:
+def export(made: Job) -> Files:
     """`sft.yaml`, `accelerate.yaml` and `launch.sh`."""
     notes = [*made.lines, "Put your data into `dataset_name`; learning_rate is a start, not a part of the plan."]
     # Started again, it goes on from the newest checkpoint; the configuration alone would begin anew.
@@ -75,8 +73,8 @@ def export(made: Job) -> dict[str, str]:
         ' \\\n  ${LAST:+--resume_from_checkpoint "$LAST"}'
     )
     return {
-        "sft.yaml": TARGET.head(notes) + yaml_text(_sft(made)),
-        "accelerate.yaml": TARGET.head(made.lines) + yaml_text(configuration(made)),
+        "sft.yaml": TARGET.yaml(notes, _sft(made)),
+        "accelerate.yaml": TARGET.yaml(made.lines, configuration(made)),
         "launch.sh": TARGET.script(made.lines, f'{start}{machines(made)} "$@"\n'),
     }
 
@@ -85,9 +83,9 @@ def _output(made: Job) -> str:
     return f"./{made.name}-{made.method}"
 
 
-def _sft(made: Job) -> dict[str, Any]:
+def _sft(made: Job) -> Fields:
     """The trainer's settings for supervised fine-tuning; data and learning rate are placeholders for the user."""
-    found: dict[str, Any] = {
+    found: Fields = {
         "model_name_or_path": made.model,
         "dataset_name": "your-name/your-data",
         "output_dir": _output(made),

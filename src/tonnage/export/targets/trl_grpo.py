@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from tonnage.errors import BadRequest
 from tonnage.export.job import RlJob
 from tonnage.export.target import Target
-from tonnage.export.text import yaml_text
+from tonnage.export.text import Fields, Files
 
 TARGET = Target(
     name="trl-grpo",
@@ -16,14 +16,14 @@ TARGET = Target(
     files=("trl.yaml",),
     start="accelerate launch --config_file fsdp.yaml -m trl.scripts.grpo --config trl.yaml",
     kinds=("rl",),
-    source="trl/trainer/grpo_config.py 1.16.0, transformers/training_args.py 5.23.0",
 )
+"""Source: trl/trainer/grpo_config.py 1.16.0, transformers/training_args.py 5.23.0."""
 LOSSES: Final = {"grpo": "grpo", "dapo": "dapo"}
 KL_WEIGHT: Final = 0.001
 """Of DeepSeek-R1, as TRL's own documentation of `beta` says; 0 loads no reference."""
 
 
-def export(made: RlJob) -> dict[str, str]:
+def export(made: RlJob) -> Files:
     """`trl.yaml`."""
     if made.case.algorithm not in LOSSES:
         raise BadRequest(f"algorithm: `trl grpo` runs grpo and dapo, not {made.case.algorithm}; export to verl")
@@ -32,10 +32,10 @@ def export(made: RlJob) -> dict[str, str]:
     if not made.sharded:
         raise BadRequest("framework: TRL shards the trainer over all ranks; plan with --framework fsdp")
     notes = [*made.lines, "Add dataset_name and reward_funcs; `accelerate config` writes fsdp.yaml for your machines."]
-    return {"trl.yaml": TARGET.head(notes) + yaml_text(_configuration(made))}
+    return {"trl.yaml": TARGET.yaml(notes, _configuration(made))}
 
 
-def _configuration(made: RlJob) -> dict[str, Any]:
+def _configuration(made: RlJob) -> Fields:
     """The trainer's settings; TRL counts its steps by the optimizer's, so a step with several takes as many."""
     case = made.case
     micro = 1

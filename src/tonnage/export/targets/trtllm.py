@@ -7,13 +7,12 @@ command writes before it starts, so that no second file has to travel.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, needs_quantised, version_of
 from tonnage.export.options import Options, number, whole
 from tonnage.export.target import Server, Target, image
-from tonnage.export.text import flags, shell
+from tonnage.export.text import Fields, flags, shell
 
 TARGET = Target(
     name="trtllm",
@@ -23,14 +22,14 @@ TARGET = Target(
     engines=("trtllm",),
     one_node=True,  # over several it needs an MPI launcher of the site's own
     start="bash serve.sh",
-    source="tensorrt_llm/commands/serve.py, tensorrt_llm/llmapi/llm_args.py, @00209af",
 )
+"""Source: tensorrt_llm/commands/serve.py, tensorrt_llm/llmapi/llm_args.py, @00209af."""
 
 _KV = {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8", "nvfp4": "nvfp4"}
 OPTIONS_FILE = "trtllm-options.yaml"
 
 
-def _convert_degrees(found: dict[str, Any]) -> dict[str, Any]:
+def _convert_degrees(found: Fields) -> Fields:
     """Our degrees of its own: with data-parallel attention every rank of tp_size holds attention of its own."""
     if found.pop("attention_dp", False):
         found |= {"dp": found.get("tp", 1), "tp": 1}
@@ -101,19 +100,19 @@ def serve(d: Deployment) -> Server:
     )
 
 
-def _options(d: Deployment) -> dict[str, Any]:
+def _options(d: Deployment) -> Fields:
     """What has no switch of `trtllm-serve`, for its file of options; tp together with dp is refused."""
     if d.layout.dp > 1 and d.layout.tp > 1:
         raise BadRequest(
             f"TensorRT-LLM replicates attention over all ranks or none, not tp {d.layout.tp} with dp {d.layout.dp}; "
             f"choose another option"
         )
-    cache: dict[str, Any] = {"dtype": TARGET.choose("KV cache", d.precision.kv, among=_KV)}
+    cache: Fields = {"dtype": TARGET.choose("KV cache", d.precision.kv, among=_KV)}
     if d.engine.prefix_caching is not None:
         cache["enable_block_reuse"] = d.engine.prefix_caching
     if d.engine.block_tokens is not None:
         cache["tokens_per_block"] = d.engine.block_tokens
-    options: dict[str, Any] = {"kv_cache_config": cache}
+    options: Fields = {"kv_cache_config": cache}
     if d.layout.dp > 1:
         options["enable_attention_dp"] = True
     if d.engine.chunked_prefill is not None:

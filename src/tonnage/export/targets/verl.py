@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any, Final
+from typing import Final
 
 from tonnage.errors import BadRequest
 from tonnage.export.job import RlJob
 from tonnage.export.target import Target
+from tonnage.export.text import Fields, Files
 
 TARGET = Target(
     name="verl",
@@ -16,14 +17,14 @@ TARGET = Target(
     files=("verl.sh",),
     start="bash verl.sh",
     kinds=("rl",),
-    source="verl/trainer/config/_generated_ppo_*trainer.yaml and verl/experimental/one_step_off_policy, 0.9.1",
 )
+"""Source: verl/trainer/config/_generated_ppo_*trainer.yaml and verl/experimental/one_step_off_policy, 0.9.1."""
 LONGEST_PROMPT: Final = 4
 """Times the mean: longer prompts are filtered out. [-]"""
 ESTIMATORS: Final = {"grpo": "grpo", "dapo": "grpo", "rloo": "rloo", "ppo": "gae"}
 
 
-def export(made: RlJob) -> dict[str, str]:
+def export(made: RlJob) -> Files:
     """`verl.sh`."""
     if made.case.staleness > 1:
         raise BadRequest("staleness: verl's files here know 0 and 1; plan with --staleness 1")
@@ -40,7 +41,7 @@ def export(made: RlJob) -> dict[str, str]:
     return {"verl.sh": TARGET.script(notes, "\n" + "\n".join(lines) + "\n")}
 
 
-def _overrides(made: RlJob) -> dict[str, Any]:
+def _overrides(made: RlJob) -> Fields:
     """
     Hydra's overrides of verl's own settings, name to value.
 
@@ -48,7 +49,7 @@ def _overrides(made: RlJob) -> dict[str, Any]:
     """
     case, actor, rollout = made.case, "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
     generated = 3 if case.algorithm == "dapo" and case.kept is None else round(1 / (case.kept or 1.0))
-    found: dict[str, Any] = {
+    found: Fields = {
         "algorithm.adv_estimator": ESTIMATORS[case.algorithm],
         "data.train_batch_size": case.prompts_per_step,
         "data.max_prompt_length": int(LONGEST_PROMPT * case.prompt_tokens),
@@ -74,7 +75,7 @@ def _overrides(made: RlJob) -> dict[str, Any]:
     return found | _trainer(made)
 
 
-def _trainer(made: RlJob) -> dict[str, Any]:
+def _trainer(made: RlJob) -> Fields:
     """How the trainer is arranged; states are parked on the host where the engines share its accelerators."""
     layout, actor, parked = made.layout, "actor_rollout_ref.actor", not made.case.staleness
     if made.sharded:
@@ -85,7 +86,7 @@ def _trainer(made: RlJob) -> dict[str, Any]:
             "actor_rollout_ref.model.enable_gradient_checkpointing": made.recompute != "none",
         }
     inner = f"{actor}.megatron"
-    found: dict[str, Any] = {
+    found: Fields = {
         f"{inner}.tensor_model_parallel_size": layout.tp,
         f"{inner}.pipeline_model_parallel_size": layout.pp,
         f"{inner}.context_parallel_size": layout.cp,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import Any
 
 from tonnage.domain.layout import Engine
 from tonnage.domain.requests.groups import Adapters
 from tonnage.export.deployment import Deployment, needs_quantised, version_of, weight_notes
 from tonnage.export.options import Options, number, whole
-from tonnage.export.target import Server, Target, image, names
-from tonnage.export.text import shell
+from tonnage.export.target import Server, Target, image
+from tonnage.export.text import Fields, shell
 
 TARGET = Target(
     name="vllm",
@@ -20,8 +19,8 @@ TARGET = Target(
     files=("serve.sh",),
     engines=("vllm",),
     start="bash serve.sh",
-    source="vllm.engine.arg_utils.EngineArgs, vllm.entrypoints.launchers.cli_args, 0.32.0",
 )
+"""Source: vllm.engine.arg_utils.EngineArgs, vllm.entrypoints.launchers.cli_args, 0.32.0."""
 
 _DTYPE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 _KV = {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8"}
@@ -32,7 +31,7 @@ NIXL_HOST = {"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": {"fieldRef": {"
 """A worker tells its own address to those that fetch caches from it."""
 
 
-def _convert_experts(found: dict[str, Any]) -> dict[str, Any]:
+def _convert_experts(found: Fields) -> Fields:
     """Expert parallelism is a switch in vLLM: the experts then lie on every rank of tp x dp."""
     if found.pop("expert_parallel", False):
         found["ep"] = found.get("tp", 1) * found.get("dp", 1)
@@ -142,7 +141,7 @@ def serve(d: Deployment) -> Server:
         argv += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
     argv += ["--host", "0.0.0.0", "--port", str(d.port)]
     version = version_of(d, TARGET)
-    use = "vllm-amd" if names(d.accelerator).vendor == "amd" else "vllm"
+    use = "vllm-amd" if d.spelled.vendor == "amd" else "vllm"
     return Server(
         version=version,
         image=image(use, version),

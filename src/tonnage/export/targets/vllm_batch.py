@@ -7,6 +7,7 @@ from tonnage.export.deployment import Deployment, version_of
 from tonnage.export.target import Target
 from tonnage.export.targets.vllm import TARGET as ENGINE
 from tonnage.export.targets.vllm import settings
+from tonnage.export.text import Files
 from tonnage.export.training_files import batch_files
 
 TARGET = Target(
@@ -16,11 +17,11 @@ TARGET = Target(
     files=("batch.sh", "batch.py", "engine.json"),
     start="INPUT=requests.jsonl OUTPUT=answers bash batch.sh, on every machine",
     kinds=("batch",),
-    source="vllm.LLM, vllm.engine.arg_utils.EngineArgs, 0.32.0",
 )
+"""Source: vllm.LLM, vllm.engine.arg_utils.EngineArgs, 0.32.0."""
 
 
-def export(d: Deployment) -> dict[str, str]:
+def export(d: Deployment) -> Files:
     """`batch.sh`, which starts the replicas of one machine; `batch.py` and `engine.json`."""
     assert isinstance(d.plan, BatchPlan)
     here, ranks = min(d.replicas, d.replicas_per_node), d.layout.ranks
