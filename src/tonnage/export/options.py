@@ -40,8 +40,12 @@ class Options(Record, kw_only=True):
     """Words that start it: ("vllm", "serve"). The last may be the name of a Python module after -m."""
     images: tuple[str, ...] = ()
     """Parts of container images whose entry point it is."""
+    counts: Mapping[str, str] = {}
+    """Option -> our setting, a whole number."""
+    texts: Mapping[str, str] = {}
+    """Option -> our setting, which its text is."""
     values: Mapping[str, tuple[str, Callable[[str], Any]]] = {}
-    """Option -> our setting, and how its text is read."""
+    """Option -> our setting, and how its text is read where it is neither of those."""
     flags: Mapping[str, tuple[str, bool]] = {}
     """Option without a value -> our setting, and what it then is."""
     short: Mapping[str, str] = {}
@@ -52,6 +56,13 @@ class Options(Record, kw_only=True):
     """The first argument that is no option is the model."""
     settle: Callable[[Fields], Fields] | None = None
     """What several settings mean together, where the program counts otherwise than we do."""
+
+    @property
+    def readers(self) -> dict[str, tuple[str, Callable[[str], Any]]]:
+        """Every option with a value -> our setting, and how its text is read."""
+        plain = {whole: self.counts, str: self.texts}
+        alike = {name: (field, read) for read, table in plain.items() for name, field in table.items()}
+        return {**alike, **self.values}
 
 
 class Read(Record, kw_only=True):
@@ -98,7 +109,7 @@ def read_options(argv: Sequence[str], options: Options, *, program: str) -> Read
 
     A value that cannot be read (a variable that the file does not set) is named among the unknown.
     """
-    known = known_options(program)
+    known, readers = known_options(program), options.readers
     settings: list[Setting] = []
     ignored: list[str] = []
     unknown: list[str] = []
@@ -108,8 +119,8 @@ def read_options(argv: Sequence[str], options: Options, *, program: str) -> Read
             settings.append(Setting(name=field, value=meant ^ (str(value).lower() in _NO), written=written))
         elif name in options.words and value is not None:
             settings.append(Setting(name=options.words[name], value=value, written=written))
-        elif name in options.values and value is not None:
-            field, read = options.values[name]
+        elif name in readers and value is not None:
+            field, read = readers[name]
             try:
                 settings.append(Setting(name=field, value=read(value), written=written))
             except (BadRequest, ValueError):
@@ -138,7 +149,7 @@ def _pairs(argv: Sequence[str], options: Options) -> list[tuple[str, str | None,
     """Option, value and both as written; "--a=b", "--a b", and "--a" where nothing follows or another option does."""
     found: list[tuple[str, str | None, str]] = []
     place = 0
-    positional = options.positional
+    positional, single = options.positional, options.readers
     while place < len(argv):
         word = argv[place]
         place += 1
@@ -160,7 +171,7 @@ def _pairs(argv: Sequence[str], options: Options) -> list[tuple[str, str | None,
         else:
             values = [argv[place]]
             place += 1
-            if name not in options.values:  # options of several values change no number here
+            if name not in single:  # options of several values change no number here
                 while place < len(argv) and not argv[place].startswith("-"):
                     values.append(argv[place])
                     place += 1
@@ -178,14 +189,6 @@ def known_options(program: str) -> frozenset[str]:
     return frozenset(name.lstrip("-").replace("-", "_") for name in json.loads(text)["options"])
 
 
-OPTIMIZER_NAMES: Final = {
-    "adamw": "adamw_torch_fused",
-    "adamw-8bit": "adamw_bnb_8bit",
-    "adafactor": "adafactor",
-    "lion": "lion_32bit",
-    "sgd": "sgd",
-}
-"""Our optimizers by transformers' names (transformers.training_args.OptimizerNames, 5.23.0)."""
 SHARDED_8BIT: Final = "adamw_torch_8bit"
 """
 Adam in eight bits where parameters are sharded by FSDP2: bitsandbytes' does not know DTensor, torchao's does.
@@ -201,11 +204,11 @@ Source: axolotl's examples for Llama 3 (lora-8b.yml, fft-8b.yaml) and TRL's for 
 """
 
 
-def optimizer_of(made: Job, target: Target, *, among: Mapping[str, str]) -> str:
+def optimizer_of(made: Job, target: Target) -> str:
     """A target's name of the run's optimizer."""
     if made.sharded and made.optimizer == "adamw-8bit":
         return SHARDED_8BIT
-    return target.choose("optimizer", made.optimizer, among=among)
+    return str(target.word("optimizer", made.optimizer))
 
 
 def optimizer_called(name: str) -> str:

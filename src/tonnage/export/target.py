@@ -13,13 +13,11 @@ import pkgutil
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache, lru_cache
 from types import ModuleType
-from typing import Final, TypeVar
+from typing import Any, Final
 
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.export.text import Fields, data_text, head, yaml_text
 from tonnage.record import Record
-
-T = TypeVar("T")
 
 
 class Target(Record, kw_only=True):
@@ -56,24 +54,27 @@ class Target(Record, kw_only=True):
     """Among the frameworks whose files an orchestrator of training may carry, the smallest first; 0 = not one."""
     software: tuple[str, ...] = ()
     """Frameworks whose planned times its training files run; empty = whatever shards as PyTorch does."""
+    words: Mapping[str, Mapping[str, Any]] = {}
+    """Setting -> those of its values that the files can say, and what they call each."""
     install: str = ""
     """What pip is asked for beside an image's PyTorch."""
 
-    def choose(self, what: str, value: str, *, among: Mapping[str, T]) -> T:
+    def word(self, what: str, value: str) -> Any:
         """
-        What its files call a setting.
+        What its files call the value of a setting.
 
         Raises
         ------
         BadRequest
             They have no such value.
         """
-        if value not in among:
+        known = self.words[what]
+        if value not in known:
             raise BadRequest(
-                f"{self.title} has no {what} '{value}' in these files; plan with {', '.join(among)}, or choose another "
+                f"{self.title} has no {what} '{value}' in these files; plan with {', '.join(known)}, or choose another "
                 "option"
             )
-        return among[value]
+        return known[value]
 
     def start_of(self, files: Collection[str]) -> str:
         """The command that uses the files that were written."""

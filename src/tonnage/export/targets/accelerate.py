@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from tonnage.export.job import DATA_PARALLEL, Job
-from tonnage.export.target import Target
+from tonnage.export.kit import DATA_PARALLEL, Fields, Files, Job, Target
 from tonnage.export.targets.torchrun import PORT, SCRIPT
-from tonnage.export.text import Fields, Files
 
 TARGET = Target(
     name="accelerate",

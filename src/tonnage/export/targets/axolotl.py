@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.export.job import Job, attention_of
-from tonnage.export.options import (
+from tonnage.export.kit import (
     LEARNING_RATE,
+    Fields,
+    Files,
+    Job,
     Options,
+    Target,
+    attention_of,
     optimizer_called,
     optimizer_of,
     read_switch,
     settle_trainer,
-    whole,
 )
-from tonnage.export.target import Target
-from tonnage.export.text import Fields, Files
 
 PREFERENCES: Final = ("dpo", "kto", "orpo", "simpo")
 """Objectives that its setting `rl` takes."""
@@ -29,41 +30,47 @@ TARGET = Target(
     most={"pp": 1, "ep": 1},
     text_only=True,
     objectives=("sft", *PREFERENCES),
+    words={
+        "optimizer": {
+            "adamw": "adamw_torch_fused",
+            "adamw-8bit": "adamw_bnb_8bit",
+            "adafactor": "adafactor",
+            "lion": "lion_pytorch",
+            "muon": "muon",
+            "sgd": "sgd",
+        },
+    },
 )
 """Source: axolotl.utils.schemas, 0.19.0."""
-OPTIMIZERS: Final = {
-    "adamw": "adamw_torch_fused",
-    "adamw-8bit": "adamw_bnb_8bit",
-    "adafactor": "adafactor",
-    "lion": "lion_pytorch",
-    "muon": "muon",
-    "sgd": "sgd",
-}
 OPTIONS = Options(
     programs=(("axolotl", "train"),),
+    counts={
+        "sequence_len": "seq_len",
+        "micro_batch_size": "micro_batch",
+        "gradient_accumulation_steps": "accumulation",
+        "max_steps": "steps",
+        "lora_r": "lora_rank",
+        "save_steps": "save_steps",
+        "tensor_parallel_size": "tp",
+        "context_parallel_size": "cp",
+        "expert_parallel_size": "ep",
+        "dp_replicate_size": "replicated",
+    },
+    texts={
+        "base_model": "model",
+        "adapter": "adapter",
+        "deepspeed": "stage_file",
+        "fsdp": "fsdp",
+        "fsdp_version": "fsdp",
+        "fsdp_config.fsdp_sharding_strategy": "fsdp",
+    },
     values={
-        "base_model": ("model", str),
-        "sequence_len": ("seq_len", whole),
-        "micro_batch_size": ("micro_batch", whole),
-        "gradient_accumulation_steps": ("accumulation", whole),
-        "max_steps": ("steps", whole),
         "num_epochs": ("epochs", float),
         "optimizer": ("optimizer", optimizer_called),
-        "adapter": ("adapter", str),
-        "lora_r": ("lora_rank", whole),
-        "save_steps": ("save_steps", whole),
-        "tensor_parallel_size": ("tp", whole),
-        "context_parallel_size": ("cp", whole),
-        "expert_parallel_size": ("ep", whole),
-        "dp_replicate_size": ("replicated", whole),
-        "deepspeed": ("stage_file", str),
-        "fsdp": ("fsdp", str),
-        "fsdp_version": ("fsdp", str),
         "bf16": ("bf16", read_switch),
         "fp16": ("fp16", read_switch),
         "gradient_checkpointing": ("recomputes", read_switch),
         "fsdp_config.reshard_after_forward": ("reshards", read_switch),
-        "fsdp_config.fsdp_sharding_strategy": ("fsdp", str),
     },
     flags={"load_in_4bit": ("four_bits", True), "peft_use_dora": ("dora", True), "sample_packing": ("packed", True)},
     settle=settle_trainer,
@@ -88,7 +95,7 @@ def _configuration(made: Job) -> Fields:
         "micro_batch_size": made.micro_batch,
         "gradient_accumulation_steps": made.accumulation,
         "max_steps": made.steps,
-        "optimizer": optimizer_of(made, TARGET, among=OPTIMIZERS),
+        "optimizer": optimizer_of(made, TARGET),
         "learning_rate": LEARNING_RATE[made.adapters],
         "lr_scheduler": "cosine",
         "bf16": made.precision != "fp16",

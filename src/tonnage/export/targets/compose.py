@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 
-from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, server
-from tonnage.export.target import Server, Target
+from tonnage.export.kit import BadRequest, Deployment, Fields, Files, Server, Target, head, server, yaml_text
 from tonnage.export.targets.kubernetes import literal_argument
-from tonnage.export.text import Fields, Files, head, yaml_text
 
 TARGET = Target(
     name="compose",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.export.deployment import Deployment, server
-from tonnage.export.target import Target
-from tonnage.export.text import Fields, Files, shell
+from tonnage.export.kit import Deployment, Fields, Files, Target, server, shell
 
 TARGET = Target(
     name="dstack",

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, server
-from tonnage.export.target import Server, Target, image
+from tonnage.export.kit import BadRequest, Deployment, Fields, Files, Server, Target, image, server
 from tonnage.export.targets.kubernetes import literal_argument, models_claim, models_volume, node_selector, resource
 from tonnage.export.targets.vllm import NIXL
-from tonnage.export.text import Fields, Files
 
 TARGET = Target(
     name="dynamo",

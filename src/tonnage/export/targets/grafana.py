@@ -10,10 +10,8 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from tonnage.export.deployment import Deployment
+from tonnage.export.kit import Deployment, Fields, Files, Target
 from tonnage.export.observe import Signal, Watched, watched
-from tonnage.export.target import Target
-from tonnage.export.text import Fields, Files
 from tonnage.version import __version__
 
 TARGET = Target(

@@ -9,12 +9,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.errors import BadRequest
-from tonnage.export.job import Job
-from tonnage.export.target import Target, image
+from tonnage.export.kit import (
+    CHECKPOINTS,
+    UNTESTED,
+    BadRequest,
+    Fields,
+    Files,
+    Job,
+    Target,
+    TrainingFiles,
+    image,
+    shell,
+    templated_name,
+)
 from tonnage.export.targets.kubernetes import HF_TOKEN, SHARED_MEMORY, SHARED_MEMORY_MOUNT, claim, resource
-from tonnage.export.text import UNTESTED, Fields, Files, shell, templated_name
-from tonnage.export.training_files import CHECKPOINTS, TrainingFiles
 
 TARGET = Target(
     name="jobset",

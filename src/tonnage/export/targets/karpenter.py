@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment
-from tonnage.export.target import Target
+from tonnage.export.kit import BadRequest, Deployment, Fields, Files, Target, templated_name
 from tonnage.export.targets.kubernetes import resource, resource_name
-from tonnage.export.text import Fields, Files, templated_name
 
 TARGET = Target(
     name="karpenter",

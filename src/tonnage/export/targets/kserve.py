@@ -10,12 +10,9 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
-from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, server
-from tonnage.export.target import Server, Target
+from tonnage.export.kit import BadRequest, Deployment, Fields, Files, Server, Target, server, templated_name
 from tonnage.export.targets.kubernetes import literal_argument, node_selector, resource, resource_name
 from tonnage.export.targets.vllm import NIXL, NIXL_HOST
-from tonnage.export.text import Fields, Files, templated_name
 
 TARGET = Target(
     name="kserve",

@@ -15,10 +15,7 @@ import math
 
 from tonnage.domain.plan import FleetDay, ServePlan
 from tonnage.engines.registry import metrics_of
-from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, server
-from tonnage.export.target import Server, Target
-from tonnage.export.text import Fields, Files
+from tonnage.export.kit import BadRequest, Deployment, Fields, Files, Server, Target, server
 
 TARGET = Target(
     name="kubernetes",

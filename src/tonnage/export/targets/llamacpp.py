@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import re
 
-from tonnage.errors import BadRequest, NoCheckpoint
-from tonnage.export.deployment import Deployment
-from tonnage.export.options import Options, whole
-from tonnage.export.target import Server, Target, image
-from tonnage.export.text import Fields, flags
+from tonnage.export.kit import (
+    BadRequest,
+    Deployment,
+    Fields,
+    NoCheckpoint,
+    Options,
+    Server,
+    Target,
+    flags,
+    image,
+)
 
 TARGET = Target(
     name="llamacpp",
@@ -18,18 +24,20 @@ TARGET = Target(
     engines=("llamacpp",),
     one_node=True,
     start="bash serve.sh",
+    words={
+        "KV cache": {
+            "bf16": "bf16",
+            "fp16": "f16",
+            "fp32": "f32",
+            "gguf-q8_0": "q8_0",
+            "gguf-q4_0": "q4_0",
+            "gguf-q4_1": "q4_1",
+            "gguf-q5_0": "q5_0",
+        },
+    },
 )
 """Source: tools/server/README.md @00dc8057."""
 
-_KV = {
-    "bf16": "bf16",
-    "fp16": "f16",
-    "fp32": "f32",
-    "gguf-q8_0": "q8_0",
-    "gguf-q4_0": "q4_0",
-    "gguf-q4_1": "q4_1",
-    "gguf-q5_0": "q5_0",
-}
 _WEIGHTS = {"bf16": "BF16", "fp16": "F16", "fp32": "F32"}
 _QUANT = re.compile(r"(?i)(?<![a-z0-9])(iq4_xs|q[2-8]_k(?:_[sml])?|q[458]_[01]|bf16|f16|f32)(?![a-z0-9])")
 """A quantisation in the name of a GGUF file or behind the colon of a repository."""
@@ -54,15 +62,17 @@ def _context_per_slot(found: Fields) -> Fields:
 OPTIONS = Options(
     programs=(("llama-server",), ("llama.cpp/server",), ("llama_cpp.server",)),
     images=("llama.cpp:server", "llama.cpp:full"),
-    values={
-        "hf_repo": ("model", str),
-        "model": ("model", str),
-        "hf_file": ("file", str),
-        "ctx_size": ("max_model_len", whole),
-        "parallel": ("max_num_seqs", whole),
-        "batch_size": ("max_num_batched_tokens", whole),
-        "cache_type_k": ("kv", str),
-        "split_mode": ("split", str),
+    counts={
+        "ctx_size": "max_model_len",
+        "parallel": "max_num_seqs",
+        "batch_size": "max_num_batched_tokens",
+    },
+    texts={
+        "hf_repo": "model",
+        "model": "model",
+        "hf_file": "file",
+        "cache_type_k": "kv",
+        "split_mode": "split",
     },
     short={
         "hf": "hf_repo",
@@ -90,7 +100,7 @@ def serve(d: Deployment) -> Server:
     """One replica of `llama-server`: its context is shared by the slots, so the flag is the product of the two."""
     if d.layout.dp > 1 or d.layout.ep > 1:
         raise BadRequest("llama.cpp has neither data-parallel attention nor expert parallelism; choose another option")
-    cache = TARGET.choose("KV cache", d.precision.kv, among=_KV)
+    cache = TARGET.word("KV cache", d.precision.kv)
     argv = ["llama-server", "--hf-repo", f"{_repository(d)}:{_weights(d.precision.weights)}"]
     slots, length = d.engine.max_num_seqs, d.max_model_len
     options: dict[str, str | int | None] = {

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.export.deployment import Deployment, server
-from tonnage.export.target import Server, Target
+from tonnage.export.kit import Deployment, Fields, Files, Server, Target, server, templated_name
 from tonnage.export.targets.kubernetes import SHARED_MEMORY, SHARED_MEMORY_MOUNT, node_selector, resource_name
 from tonnage.export.targets.vllm import NIXL, NIXL_HOST
-from tonnage.export.text import Fields, Files, templated_name
 
 TARGET = Target(
     name="llm-d",

@@ -7,10 +7,7 @@ import shlex
 from functools import lru_cache
 from typing import Final
 
-from tonnage.errors import BadRequest
-from tonnage.export.job import Job, builds_as_planned
-from tonnage.export.target import Target
-from tonnage.export.text import Fields, Files, data_text
+from tonnage.export.kit import BadRequest, Fields, Files, Job, Target, builds_as_planned, data_text
 
 TARGET = Target(
     name="maxtext",
@@ -24,6 +21,12 @@ TARGET = Target(
     carried=6,
     software=("jax",),
     install="maxtext==0.2.5",
+    words={
+        "precision": {"bf16": "bfloat16"},
+        "optimizer": {"adamw": "adamw", "sgd": "sgd", "muon": "muon"},
+        # Whether every rank holds all weights.
+        "sharding": {"none": True, "fsdp": False, "zero3": False},
+    },
 )
 """Source: configs/base.yml, configs/types.py and configs/models of the maxtext 0.2.5 wheel."""
 NETWORKS: Final = {
@@ -38,9 +41,6 @@ NETWORKS: Final = {
 """Model -> its `model_name`. What each builds (`data/options/maxtext.json`) is held against the plan; rotary base and
 norms are the file's own, those of the model named: the plain file of Qwen3-30B-A3B has the base of its later release,
 that of Mistral the vocabulary of its second version."""
-OPTIMIZERS: Final = {"adamw": "adamw", "sgd": "sgd", "muon": "muon"}
-WHOLE: Final = {"none": True, "fsdp": False, "zero3": False}
-"""Sharding -> whether every rank holds all weights."""
 NEEDS: Final = {
     "OUTPUT": "bucket for checkpoints and logs",
     "DATA": "pattern of the training files",
@@ -76,15 +76,15 @@ def arguments(made: Job) -> Fields:
         A network, a precision, an optimizer or a sharding that MaxText's files do not offer.
     """
     layout = made.layout
-    whole = TARGET.choose("sharding", layout.sharding, among=WHOLE)
+    whole = TARGET.word("sharding", layout.sharding)
     # Experts are spread over ranks that also take batches of their own.
     outside_experts = layout.dp // layout.ep
     return {
         "run_name": made.name,
         "model_name": _network(made),
-        "dtype": TARGET.choose("precision", made.precision, among={"bf16": "bfloat16"}),
+        "dtype": TARGET.word("precision", made.precision),
         "weight_dtype": "float32",
-        "opt_type": TARGET.choose("optimizer", made.optimizer, among=OPTIMIZERS),
+        "opt_type": TARGET.word("optimizer", made.optimizer),
         "max_target_length": made.seq_len,
         "steps": made.steps,
         "per_device_batch_size": f"{made.micro_batch / (layout.tp * layout.cp):g}",

@@ -6,12 +6,8 @@ import shlex
 from typing import Final
 
 from tonnage.domain.layout import TrainLayout
-from tonnage.errors import BadRequest
-from tonnage.export.job import Job
-from tonnage.export.options import Options, whole
-from tonnage.export.target import Target
+from tonnage.export.kit import BadRequest, Fields, Files, Job, Options, Target, data_text, flags, shell
 from tonnage.export.targets.torchrun import launcher
-from tonnage.export.text import Fields, Files, data_text, flags, shell
 
 TARGET = Target(
     name="megatron",
@@ -23,14 +19,20 @@ TARGET = Target(
     carried=4,
     software=("megatron",),
     install="megatron-core[training]==0.19.2",
+    words={
+        "precision": {
+            "bf16": ["--bf16"],
+            "fp16": ["--fp16"],
+            "fp32": [],
+            "tf32": [],
+            "fp8": ["--bf16", "--fp8-format", "hybrid"],
+            "mxfp8": ["--bf16", "--fp8-format", "e4m3", "--fp8-recipe", "mxfp8"],
+        },
+        "optimizer": {"adamw": "adam", "sgd": "sgd", "muon": "muon"},
+    },
 )
 """Source: megatron.training.arguments of the megatron-core 0.19.2 wheel, the tag core_v0.19.2."""
 FLAGS: Final = "model_flags.py"
-PRECISIONS: Final[dict[str, tuple[str, ...]]] = {
-    "bf16": ("--bf16",), "fp16": ("--fp16",), "fp32": (), "tf32": (),
-    "fp8": ("--bf16", "--fp8-format", "hybrid"),
-    "mxfp8": ("--bf16", "--fp8-format", "e4m3", "--fp8-recipe", "mxfp8"),
-}  # fmt: skip
 CONVERTED: Final = (
     "WEIGHTS is the model to start from, converted by Megatron-LM's tools/checkpoint/convert.py (loader llama_mistral",
     "or the model's own) or by Megatron-Bridge, for the tensor and pipeline degrees below.",
@@ -46,7 +48,6 @@ WIDTHS: Final = {
     "num_experts_per_tok": "moe_router_topk", "moe_intermediate_size": "moe_ffn_hidden_size",
 }  # fmt: skip
 """Fields of config.json -> the planned widths that the script holds against them when it starts."""
-OPTIMIZERS: Final = {"adamw": "adam", "sgd": "sgd", "muon": "muon"}
 SHARDED: Final = {"zero2": "optim_grads", "zero3": "optim_grads_params", "fsdp": "optim_grads_params"}
 """Sharding -> Megatron-FSDP's strategy."""
 
@@ -76,34 +77,36 @@ def _settle_options(found: Fields) -> Fields:
 
 OPTIONS = Options(
     programs=(("pretrain_gpt.py",), ("pretrain_mamba.py",)),
-    values={
-        "tensor_model_parallel_size": ("tp", whole),
-        "pipeline_model_parallel_size": ("pp", whole),
-        "context_parallel_size": ("cp", whole),
-        "expert_model_parallel_size": ("ep", whole),
-        "expert_tensor_parallel_size": ("etp", whole),
-        "num_virtual_stages_per_pipeline_rank": ("vpp", whole),
-        "micro_batch_size": ("micro_batch", whole),
-        "num_layers_per_virtual_pipeline_stage": ("layers_per_virtual_stage", whole),
-        "global_batch_size": ("global_batch", whole),
-        "seq_length": ("seq_len", whole),
-        "train_iters": ("steps", whole),
-        "train_samples": ("samples", whole),
-        "optimizer": ("optimizer", str),
-        "save_interval": ("save_steps", whole),
-        "fp8_format": ("fp8", str),
-        "fp8_recipe": ("fp8_recipe", str),
-        "recompute_granularity": ("granularity", str),
-        "num_layers": ("num_layers", whole),
-        "hidden_size": ("hidden_size", whole),
-        "num_attention_heads": ("num_attention_heads", whole),
-        "ffn_hidden_size": ("ffn_hidden_size", whole),
-        "num_query_groups": ("num_query_groups", whole),
-        "kv_channels": ("kv_channels", whole),
-        "num_experts": ("num_experts", whole),
-        "moe_router_topk": ("moe_router_topk", whole),
-        "moe_ffn_hidden_size": ("moe_ffn_hidden_size", whole),
-        "rotary_base": ("rotary_base", whole),
+    counts={
+        "tensor_model_parallel_size": "tp",
+        "pipeline_model_parallel_size": "pp",
+        "context_parallel_size": "cp",
+        "expert_model_parallel_size": "ep",
+        "expert_tensor_parallel_size": "etp",
+        "num_virtual_stages_per_pipeline_rank": "vpp",
+        "micro_batch_size": "micro_batch",
+        "num_layers_per_virtual_pipeline_stage": "layers_per_virtual_stage",
+        "global_batch_size": "global_batch",
+        "seq_length": "seq_len",
+        "train_iters": "steps",
+        "train_samples": "samples",
+        "save_interval": "save_steps",
+        "num_layers": "num_layers",
+        "hidden_size": "hidden_size",
+        "num_attention_heads": "num_attention_heads",
+        "ffn_hidden_size": "ffn_hidden_size",
+        "num_query_groups": "num_query_groups",
+        "kv_channels": "kv_channels",
+        "num_experts": "num_experts",
+        "moe_router_topk": "moe_router_topk",
+        "moe_ffn_hidden_size": "moe_ffn_hidden_size",
+        "rotary_base": "rotary_base",
+    },
+    texts={
+        "optimizer": "optimizer",
+        "fp8_format": "fp8",
+        "fp8_recipe": "fp8_recipe",
+        "recompute_granularity": "granularity",
     },
     flags={
         "bf16": ("bf16", True),
@@ -196,7 +199,7 @@ def arguments(made: Job) -> list[str]:
         "seq-length": made.seq_len,
         "max-position-embeddings": made.seq_len,
         "train-iters": made.steps,
-        "optimizer": TARGET.choose("optimizer", made.optimizer, among=OPTIMIZERS),
+        "optimizer": TARGET.word("optimizer", made.optimizer),
         "position-embedding-type": "rope",
         "normalization": "RMSNorm",
         "save-interval": made.checkpoint_steps,
@@ -204,7 +207,7 @@ def arguments(made: Job) -> list[str]:
     }
     found = flags(pairs)
     found += [f"--{name.replace('_', '-')}" for name, value in made.shape.items() if value is True]
-    found += TARGET.choose("precision", made.precision, among=PRECISIONS)
+    found += TARGET.word("precision", made.precision)
     found += ["--sequence-parallel"] if layout.sequence_parallel and layout.tp > 1 else []
     found += _sharded(layout)
     if made.recompute == "full":

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.errors import BadRequest
-from tonnage.export.job import Job
-from tonnage.export.target import Target
+from tonnage.export.kit import BadRequest, Fields, Files, Job, Target
 from tonnage.export.targets.megatron import SHARDED
 from tonnage.export.targets.torchrun import planned_program
-from tonnage.export.text import Fields, Files
 
 TARGET = Target(
     name="nemo",
@@ -28,21 +25,23 @@ TARGET = Target(
     carried=3,
     software=("megatron",),
     install="megatron-bridge==0.6.2",
+    words={
+        # Recipes of megatron.bridge.training.mixed_precision.
+        "precision": {
+            "bf16": "bf16_mixed",
+            "fp16": "fp16_mixed",
+            "fp8": "bf16_with_fp8_current_scaling_mixed",
+            "mxfp8": "bf16_with_mxfp8_mixed",
+            "nvfp4": "bf16_with_nvfp4_mixed",
+        },
+        "optimizer": {"adamw": "adam", "sgd": "sgd", "muon": "dist_muon"},
+        # `data_parallel_sharding_strategy`.
+        "sharding": {"none": "no_shard", "zero1": "optim", **SHARDED},
+        # Learning rates to start from: those of megatron.bridge.recipes.common.
+        "method": {"pretrain": 3e-4, "full": 5e-6, "lora": 1e-4, "dora": 1e-4},
+    },
 )
 """Source: megatron.bridge.training.config, mixed_precision, peft of the megatron-bridge 0.6.2 wheel."""
-PRECISIONS: Final = {
-    "bf16": "bf16_mixed",
-    "fp16": "fp16_mixed",
-    "fp8": "bf16_with_fp8_current_scaling_mixed",
-    "mxfp8": "bf16_with_mxfp8_mixed",
-    "nvfp4": "bf16_with_nvfp4_mixed",
-}
-"""Precision -> recipe of megatron.bridge.training.mixed_precision."""
-OPTIMIZERS: Final = {"adamw": "adam", "sgd": "sgd", "muon": "dist_muon"}
-STRATEGIES: Final = {"none": "no_shard", "zero1": "optim", **SHARDED}
-"""Sharding -> `data_parallel_sharding_strategy`."""
-LEARNING_RATE: Final = {"pretrain": 3e-4, "full": 5e-6, "lora": 1e-4, "dora": 1e-4}
-"""Where to start: those of megatron.bridge.recipes.common."""
 WIDTHS: Final = ("num_layers", "hidden_size", "num_attention_heads", "num_query_groups", "kv_channels",
                  "ffn_hidden_size", "num_moe_experts", "moe_router_topk", "moe_ffn_hidden_size")  # fmt: skip
 """Fields of the bridge's description that are held against the plan."""
@@ -75,7 +74,7 @@ def settings(made: Job) -> Fields:
         A method, a precision, an optimizer or a sharding that Megatron-Bridge has not.
     """
     layout = made.layout
-    strategy = TARGET.choose("sharding", layout.sharding, among=STRATEGIES)
+    strategy = TARGET.word("sharding", layout.sharding)
     megatron_fsdp, shards = layout.sharding in SHARDED, layout.sharding != "none"
     if megatron_fsdp and layout.pp > 1:
         raise BadRequest(f"Megatron-FSDP and pipeline stages exclude each other: pp {layout.pp}; plan zero1")
@@ -84,8 +83,8 @@ def settings(made: Job) -> Fields:
         "method": made.method,
         "packed": made.packed,
         "seq_length": made.seq_len,
-        "learning_rate": TARGET.choose("method", made.method, among=LEARNING_RATE),
-        "mixed_precision": TARGET.choose("precision", made.precision, among=PRECISIONS),
+        "learning_rate": TARGET.word("method", made.method),
+        "mixed_precision": TARGET.word("precision", made.precision),
         "widths": _widths(made),
         "provider": {
             "tensor_model_parallel_size": layout.tp,
@@ -105,7 +104,7 @@ def settings(made: Job) -> Fields:
             "train_iters": made.steps,
         },
         "optimizer": {
-            "optimizer": TARGET.choose("optimizer", made.optimizer, among=OPTIMIZERS),
+            "optimizer": TARGET.word("optimizer", made.optimizer),
             "use_distributed_optimizer": shards,
         },
         "ddp": {

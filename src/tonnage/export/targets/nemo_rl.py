@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.errors import BadRequest
-from tonnage.export.job import RlJob
-from tonnage.export.target import Target
-from tonnage.export.text import Fields, Files
+from tonnage.export.kit import BadRequest, Fields, Files, RlJob, Target
 
 TARGET = Target(
     name="nemo-rl",

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.errors import BadRequest
-from tonnage.export.job import Job
-from tonnage.export.target import Target
+from tonnage.export.kit import BadRequest, Fields, Files, Job, Target
 from tonnage.export.targets.torchrun import planned_program
-from tonnage.export.text import Fields, Files
 
 TARGET = Target(
     name="neuronx",
@@ -27,14 +24,20 @@ TARGET = Target(
     vendors=("aws",),
     carried=1,
     install="optimum-neuron[training]==0.4.3",
+    words={
+        # Ranks of a chip: its NeuronCores, on Trainium2 and 3 two of them as one logical core, the runtime's default.
+        "accelerator": {"trainium1": 2, "trainium2": 4, "trainium3": 4},
+        "precision": {"bf16": True},
+        "optimizer": {"adamw": "adamw_torch", "sgd": "sgd"},
+        "recompute": {"full": True, "none": False},
+        "sharding": {"none": False, "zero1": True},
+        # Learning rates to start from.
+        "method": {"pretrain": 3e-4, "full": 2e-5, "lora": 2e-4},
+    },
 )
 """Source: optimum.neuron.trainers.training_args, models.training of the optimum-neuron 0.4.3 wheel."""
-CORES: Final = {"trainium1": 2, "trainium2": 4, "trainium3": 4}
-"""Ranks of a chip: its NeuronCores, on Trainium2 and 3 two of them as one logical core, the runtime's default."""
 FAMILIES: Final = ("Llama", "Meta", "CodeLlama", "TinyLlama", "Yi", "SmolLM2", "Qwen3", "Granite")
 """Families whose networks it can train: model types llama, qwen3 and granite, none with experts."""
-OPTIMIZERS: Final = {"adamw": "adamw_torch", "sgd": "sgd"}
-LEARNING_RATE: Final = {"pretrain": 3e-4, "full": 2e-5, "lora": 2e-4}
 WIDTHS: Final = {
     "num_layers": "num_hidden_layers",
     "hidden_size": "hidden_size",
@@ -48,7 +51,7 @@ WIDTHS: Final = {
 def export(made: Job) -> Files:
     """`launch.sh`, `train.py` and `plan.json`."""
     written = settings(made)
-    cores = CORES[made.accelerator]
+    cores = TARGET.word("accelerator", made.accelerator)
     lines = [
         f"Each chip is {cores} ranks: its cores split the layers, so that a chip holds what was planned for it.",
         "OUTPUT is a folder that every node sees. DATA is a data set: an id of the Hub or a folder; for pre-training",
@@ -77,7 +80,7 @@ def settings(made: Job) -> Fields:
             f"{TARGET.title} {TARGET.version} trains networks of the types llama, qwen3 and granite, without experts; "
             f"{made.name} is not known as one"
         )
-    split = layout.tp * TARGET.choose("accelerator", made.accelerator, among=CORES)
+    split = layout.tp * TARGET.word("accelerator", made.accelerator)
     heads = made.shape.get("num_attention_heads", split)
     if heads % split:
         raise BadRequest(f"{heads} heads do not divide among {split} cores of {layout.tp} chips; plan another layout")
@@ -87,20 +90,20 @@ def settings(made: Job) -> Fields:
         "method": made.method,
         "packed": made.packed,
         "seq_length": made.seq_len,
-        "learning_rate": TARGET.choose("method", made.method, among=LEARNING_RATE),
+        "learning_rate": TARGET.word("method", made.method),
         "widths": {theirs: known[ours] for ours, theirs in WIDTHS.items() if ours in known},
         "arguments": {
             "per_device_train_batch_size": made.micro_batch,
             "gradient_accumulation_steps": made.accumulation,
             "max_steps": made.steps,
-            "bf16": TARGET.choose("precision", made.precision, among={"bf16": True}),
-            "optim": TARGET.choose("optimizer", made.optimizer, among=OPTIMIZERS),
-            "gradient_checkpointing": TARGET.choose("recompute", made.recompute, among={"full": True, "none": False}),
+            "bf16": TARGET.word("precision", made.precision),
+            "optim": TARGET.word("optimizer", made.optimizer),
+            "gradient_checkpointing": TARGET.word("recompute", made.recompute),
             "tensor_parallel_size": split,
             "disable_sequence_parallel": False,
             "pipeline_parallel_size": layout.pp,
             "pipeline_parallel_num_microbatches": made.accumulation if layout.pp > 1 else -1,
-            "zero_1": TARGET.choose("sharding", layout.sharding, among={"none": False, "zero1": True}),
+            "zero_1": TARGET.word("sharding", layout.sharding),
             "save_strategy": "steps",
             "save_steps": made.checkpoint_steps,
             "async_save": made.asynchronous,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tonnage.export.deployment import Deployment
-from tonnage.export.target import Target
+from tonnage.export.kit import Deployment, Files, Target, head
 from tonnage.export.targets.vllm import settings
-from tonnage.export.text import Files, head
 
 TARGET = Target(
     name="ray-data",

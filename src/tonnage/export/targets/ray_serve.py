@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 
-from tonnage.export.deployment import Deployment, server
-from tonnage.export.target import Target
+from tonnage.export.kit import Deployment, Fields, Files, Target, server
 from tonnage.export.targets.vllm import settings
-from tonnage.export.text import Fields, Files
 
 TARGET = Target(
     name="ray-serve",

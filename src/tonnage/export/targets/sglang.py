@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.export.deployment import Deployment, needs_quantised, version_of, weight_notes
-from tonnage.export.options import Options, number, whole
-from tonnage.export.target import Server, Target, image
-from tonnage.export.text import Fields, flags, shell
+from tonnage.export.kit import (
+    Deployment,
+    Fields,
+    Options,
+    Server,
+    Target,
+    flags,
+    image,
+    needs_quantised,
+    number,
+    shell,
+    version_of,
+    weight_notes,
+)
 
 TARGET = Target(
     name="sglang",
@@ -16,11 +26,13 @@ TARGET = Target(
     files=("serve.sh",),
     engines=("sglang",),
     start="bash serve.sh",
+    words={
+        "KV cache": {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8_e4m3"},
+    },
 )
 """Source: sglang.srt.server_args.ServerArgs, 0.5.23."""
 
 _DTYPE = {"bf16": "bfloat16", "fp16": "half", "fp32": "float32"}
-_KV = {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8_e4m3"}
 JOIN_PORT = 20000
 GFX942: Final = ("mi300x", "mi300a", "mi325x")
 GFX950: Final = ("mi350x", "mi355x")
@@ -48,22 +60,26 @@ def _convert_degrees(found: Fields) -> Fields:
 OPTIONS = Options(
     programs=(("sglang.launch_server",), ("sglang", "serve")),
     images=("lmsysorg/sglang", "sglang"),
+    counts={
+        "tp_size": "tp",
+        "pp_size": "pp",
+        "dp_size": "dp",
+        "ep_size": "ep",
+        "context_length": "max_model_len",
+        "max_running_requests": "max_num_seqs",
+        "page_size": "block_tokens",
+        "nnodes": "nodes",
+        "scheduler_recv_interval": "receive_interval",
+    },
+    texts={
+        "model_path": "model",
+        "dtype": "dtype",
+        "kv_cache_dtype": "kv",
+        "quantization": "quantization",
+    },
     values={
-        "model_path": ("model", str),
-        "tp_size": ("tp", whole),
-        "pp_size": ("pp", whole),
-        "dp_size": ("dp", whole),
-        "ep_size": ("ep", whole),
-        "context_length": ("max_model_len", whole),
-        "max_running_requests": ("max_num_seqs", whole),
         "chunked_prefill_size": ("max_num_batched_tokens", int),
         "mem_fraction_static": ("memory_fraction", number),
-        "page_size": ("block_tokens", whole),
-        "dtype": ("dtype", str),
-        "kv_cache_dtype": ("kv", str),
-        "quantization": ("quantization", str),
-        "nnodes": ("nodes", whole),
-        "scheduler_recv_interval": ("receive_interval", whole),
     },
     flags={
         "enable_dp_attention": ("dp_attention", True),
@@ -112,7 +128,7 @@ def _options(d: Deployment) -> list[str]:
     options = {
         "dtype": _DTYPE.get(d.precision.activations, "auto"),
         "quantization": "fp8" if needs_quantised(d) else None,
-        "kv-cache-dtype": TARGET.choose("KV cache", d.precision.kv, among=_KV),
+        "kv-cache-dtype": TARGET.word("KV cache", d.precision.kv),
         "tp-size": layout.tp * layout.dp,
         "pp-size": layout.pp,
         "dp-size": layout.dp if layout.dp > 1 else None,

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from tonnage.domain.batch_plan import BatchPlan
-from tonnage.export.deployment import Deployment, server
-from tonnage.export.target import Target, image, names
+from tonnage.export.kit import (
+    CHECKPOINTS,
+    Deployment,
+    Fields,
+    Files,
+    Target,
+    TrainingFiles,
+    batch_files,
+    image,
+    names,
+    server,
+    shell,
+)
 from tonnage.export.targets.slurm import FRAMEWORK_FILES
 from tonnage.export.targets.vllm import settings
-from tonnage.export.text import Fields, Files, shell
-from tonnage.export.training_files import CHECKPOINTS, TrainingFiles, batch_files
 
 TARGET = Target(
     name="skypilot",

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tonnage.export.deployment import Deployment, server
-from tonnage.export.target import Server, Target
-from tonnage.export.text import Files, comment, shell
-from tonnage.export.training_files import TrainingFiles
+from tonnage.export.kit import Deployment, Files, Server, Target, TrainingFiles, comment, server, shell
 
 FRAMEWORK_FILES = (
     "launch.sh", "pretrain.sh", "train.sh", "plan.json", "fsdp2.py", "train.py", "sft.yaml", "accelerate.yaml",

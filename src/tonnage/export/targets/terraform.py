@@ -10,10 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment
-from tonnage.export.target import Target
-from tonnage.export.text import Fields, Files
+from tonnage.export.kit import BadRequest, Deployment, Fields, Files, Target
 from tonnage.version import __version__
 
 TARGET = Target(

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from tonnage.export.job import DATA_PARALLEL, Job
-from tonnage.export.target import Target
-from tonnage.export.text import UNTESTED, Fields, Files, data_text, shell
+from tonnage.export.kit import DATA_PARALLEL, UNTESTED, Fields, Files, Job, Target, data_text, shell
 
 TARGET = Target(
     name="torchrun",

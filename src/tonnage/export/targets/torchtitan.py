@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.errors import BadRequest
-from tonnage.export.job import Job, builds_as_planned
-from tonnage.export.options import Options, whole
-from tonnage.export.target import Target
+from tonnage.export.kit import BadRequest, Fields, Files, Job, Options, Target, builds_as_planned, flags, shell
 from tonnage.export.targets.torchrun import launcher
-from tonnage.export.text import Fields, Files, flags, shell
 
 TARGET = Target(
     name="torchtitan",
@@ -21,6 +17,11 @@ TARGET = Target(
     most={"vpp": 1},
     carried=1,
     install="torchtitan==0.3.0",
+    words={
+        # Others are chosen by configurations of one's own.
+        "precision": {"bf16": ""},
+        "optimizer": {"adamw": ""},
+    },
 )
 """Source: torchtitan.config.configs, torchtitan.models.*.config_registry, 0.3.0."""
 FLAVOURS: Final = {
@@ -62,25 +63,29 @@ _MODELS: Final = {
 
 OPTIONS = Options(
     programs=(("torchtitan.train",), ("torchtitan/train.py",), ("run_train.sh",)),
+    counts={
+        "training.local_batch_size": "micro_batch",
+        "training.batch_size": "micro_batch",
+        "training.seq_len": "seq_len",
+        "training.steps": "steps",
+        "parallelism.tensor_parallel_degree": "tp",
+        "parallelism.pipeline_parallel_degree": "pp",
+        "parallelism.context_parallel_degree": "cp",
+        "parallelism.expert_parallel_degree": "ep",
+        "checkpoint.interval": "save_steps",
+    },
+    texts={
+        "module": "module",
+        "config": "flavour",
+        "model.name": "module",
+        "model.flavor": "flavour",
+        "activation_checkpoint.mode": "mode",
+    },
     values={
-        "module": ("module", str),
-        "config": ("flavour", str),
-        "model.name": ("module", str),
-        "model.flavor": ("flavour", str),
-        "training.local_batch_size": ("micro_batch", whole),
-        "training.batch_size": ("micro_batch", whole),
         "training.global_batch_size": ("global_batch", int),
-        "training.seq_len": ("seq_len", whole),
-        "training.steps": ("steps", whole),
         "optimizer.name": ("optimizer", lambda name: name.lower()),
-        "parallelism.tensor_parallel_degree": ("tp", whole),
-        "parallelism.pipeline_parallel_degree": ("pp", whole),
-        "parallelism.context_parallel_degree": ("cp", whole),
-        "parallelism.expert_parallel_degree": ("ep", whole),
         "parallelism.data_parallel_replicate_degree": ("replicate", int),
         "parallelism.data_parallel_shard_degree": ("shard", int),
-        "activation_checkpoint.mode": ("mode", str),
-        "checkpoint.interval": ("save_steps", whole),
     },
     words={"activation_checkpoint:": "mode"},
     settle=_settle_options,
@@ -111,9 +116,8 @@ def arguments(made: Job) -> list[str]:
     BadRequest
         A precision, an optimizer or a sharding that its configurations do not choose by a flag.
     """
-    # Others are chosen by configurations of one's own.
-    for what, value, known in (("precision", made.precision, "bf16"), ("optimizer", made.optimizer, "adamw")):
-        TARGET.choose(what, value, among={known: None})
+    TARGET.word("precision", made.precision)
+    TARGET.word("optimizer", made.optimizer)
     layout = made.layout
     replicate = {"none": layout.dp, "hsdp": made.nodes}.get(layout.sharding, 1)
     pairs: Fields = {

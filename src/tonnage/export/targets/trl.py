@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from tonnage.export.job import DATA_PARALLEL, Job, attention_of
-from tonnage.export.options import (
+from tonnage.export.kit import (
+    DATA_PARALLEL,
     LEARNING_RATE,
-    OPTIMIZER_NAMES,
+    Fields,
+    Files,
+    Job,
     Options,
+    Target,
+    attention_of,
     optimizer_called,
     optimizer_of,
     read_switch,
     settle_trainer,
-    whole,
 )
-from tonnage.export.target import Target
 from tonnage.export.targets.accelerate import configuration, machines
-from tonnage.export.text import Fields, Files
 
 TARGET = Target(
     name="trl",
@@ -28,24 +29,38 @@ TARGET = Target(
     text_only=True,
     carried=1,
     install="trl[peft,quantization]==1.16.0 torchao",
+    words={
+        # transformers.training_args.OptimizerNames, 5.23.0.
+        "optimizer": {
+            "adamw": "adamw_torch_fused",
+            "adamw-8bit": "adamw_bnb_8bit",
+            "adafactor": "adafactor",
+            "lion": "lion_32bit",
+            "sgd": "sgd",
+        },
+    },
 )
 """Source: trl.SFTConfig, trl.ModelConfig, 1.16.0; transformers.TrainingArguments, 5.23.0."""
 
 OPTIONS = Options(
     programs=(("trl", "sft"), ("sft.py",), ("trl", "dpo"), ("dpo.py",)),
+    counts={
+        "max_length": "seq_len",
+        "max_seq_length": "seq_len",
+        "per_device_train_batch_size": "micro_batch",
+        "gradient_accumulation_steps": "accumulation",
+        "lora_r": "lora_rank",
+        "save_steps": "save_steps",
+    },
+    texts={
+        "model_name_or_path": "model",
+        "deepspeed": "stage_file",
+        "fsdp": "fsdp",
+    },
     values={
-        "model_name_or_path": ("model", str),
-        "max_length": ("seq_len", whole),
-        "max_seq_length": ("seq_len", whole),
-        "per_device_train_batch_size": ("micro_batch", whole),
-        "gradient_accumulation_steps": ("accumulation", whole),
         "max_steps": ("steps", int),
         "num_train_epochs": ("epochs", float),
         "optim": ("optimizer", optimizer_called),
-        "lora_r": ("lora_rank", whole),
-        "save_steps": ("save_steps", whole),
-        "deepspeed": ("stage_file", str),
-        "fsdp": ("fsdp", str),
         "bf16": ("bf16", read_switch),
         "fp16": ("fp16", read_switch),
         "gradient_checkpointing": ("recomputes", read_switch),
@@ -94,7 +109,7 @@ def _sft(made: Job) -> Fields:
         "per_device_train_batch_size": made.micro_batch,
         "gradient_accumulation_steps": made.accumulation,
         "max_steps": made.steps,
-        "optim": optimizer_of(made, TARGET, among=OPTIMIZER_NAMES),
+        "optim": optimizer_of(made, TARGET),
         "learning_rate": LEARNING_RATE[made.adapters],
         "bf16": made.precision == "bf16",
         "fp16": made.precision == "fp16",

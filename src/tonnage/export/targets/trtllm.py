@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import json
 
-from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, needs_quantised, version_of
-from tonnage.export.options import Options, number, whole
-from tonnage.export.target import Server, Target, image
-from tonnage.export.text import Fields, flags, shell
+from tonnage.export.kit import (
+    BadRequest,
+    Deployment,
+    Fields,
+    Options,
+    Server,
+    Target,
+    flags,
+    image,
+    needs_quantised,
+    number,
+    shell,
+    version_of,
+)
 
 TARGET = Target(
     name="trtllm",
@@ -22,10 +31,12 @@ TARGET = Target(
     engines=("trtllm",),
     one_node=True,  # over several it needs an MPI launcher of the site's own
     start="bash serve.sh",
+    words={
+        "KV cache": {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8", "nvfp4": "nvfp4"},
+    },
 )
 """Source: tensorrt_llm/commands/serve.py, tensorrt_llm/llmapi/llm_args.py, @00209af."""
 
-_KV = {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8", "nvfp4": "nvfp4"}
 OPTIONS_FILE = "trtllm-options.yaml"
 
 
@@ -39,17 +50,21 @@ def _convert_degrees(found: Fields) -> Fields:
 OPTIONS = Options(
     programs=(("trtllm-serve", "serve"), ("trtllm-serve",)),
     images=("tensorrt-llm/release", "tensorrt_llm"),
+    counts={
+        "tp_size": "tp",
+        "pp_size": "pp",
+        "ep_size": "ep",
+        "max_batch_size": "max_num_seqs",
+        "max_num_tokens": "max_num_batched_tokens",
+        "max_seq_len": "max_model_len",
+        "kv_cache_config.tokens_per_block": "block_tokens",
+    },
+    texts={
+        "model": "model",
+        "kv_cache_config.dtype": "kv",
+    },
     values={
-        "model": ("model", str),
-        "tp_size": ("tp", whole),
-        "pp_size": ("pp", whole),
-        "ep_size": ("ep", whole),
-        "max_batch_size": ("max_num_seqs", whole),
-        "max_num_tokens": ("max_num_batched_tokens", whole),
-        "max_seq_len": ("max_model_len", whole),
         "kv_cache_free_gpu_memory_fraction": ("memory_fraction", number),
-        "kv_cache_config.dtype": ("kv", str),
-        "kv_cache_config.tokens_per_block": ("block_tokens", whole),
         "kv_cache_config.free_gpu_memory_fraction": ("memory_fraction", number),
     },
     flags={
@@ -107,7 +122,7 @@ def _options(d: Deployment) -> Fields:
             f"TensorRT-LLM replicates attention over all ranks or none, not tp {d.layout.tp} with dp {d.layout.dp}; "
             f"choose another option"
         )
-    cache: Fields = {"dtype": TARGET.choose("KV cache", d.precision.kv, among=_KV)}
+    cache: Fields = {"dtype": TARGET.word("KV cache", d.precision.kv)}
     if d.engine.prefix_caching is not None:
         cache["enable_block_reuse"] = d.engine.prefix_caching
     if d.engine.block_tokens is not None:

@@ -7,10 +7,19 @@ import shlex
 
 from tonnage.domain.layout import Engine
 from tonnage.domain.requests.groups import Adapters
-from tonnage.export.deployment import Deployment, needs_quantised, version_of, weight_notes
-from tonnage.export.options import Options, number, whole
-from tonnage.export.target import Server, Target, image
-from tonnage.export.text import Fields, shell
+from tonnage.export.kit import (
+    Deployment,
+    Fields,
+    Options,
+    Server,
+    Target,
+    image,
+    needs_quantised,
+    number,
+    shell,
+    version_of,
+    weight_notes,
+)
 
 TARGET = Target(
     name="vllm",
@@ -19,11 +28,13 @@ TARGET = Target(
     files=("serve.sh",),
     engines=("vllm",),
     start="bash serve.sh",
+    words={
+        "KV cache": {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8"},
+    },
 )
 """Source: vllm.engine.arg_utils.EngineArgs, vllm.entrypoints.launchers.cli_args, 0.32.0."""
 
 _DTYPE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-_KV = {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8"}
 RAY_PORT = 6379
 NIXL = json.dumps({"kv_connector": "NixlConnector", "kv_role": "kv_both"})
 """What `--kv-transfer-config` says where workers hand caches to one another, whichever way they go."""
@@ -41,24 +52,28 @@ def _convert_experts(found: Fields) -> Fields:
 OPTIONS = Options(
     programs=(("vllm", "serve"), ("vllm.entrypoints.openai.api_server",), ("vllm.entrypoints.api_server",)),
     images=("vllm-openai", "vllm/vllm", "llm-d", "rocm/vllm", "vllm-cpu"),
+    counts={
+        "tensor_parallel_size": "tp",
+        "pipeline_parallel_size": "pp",
+        "data_parallel_size": "dp",
+        "max_model_len": "max_model_len",
+        "max_num_seqs": "max_num_seqs",
+        "max_num_batched_tokens": "max_num_batched_tokens",
+        "block_size": "block_tokens",
+        "max_loras": "max_loras",
+        "max_lora_rank": "max_lora_rank",
+        "max_cpu_loras": "max_cpu_loras",
+    },
+    texts={
+        "model": "model",
+        "model_tag": "model",
+        "dtype": "dtype",
+        "mm_encoder_tp_mode": "mm_encoder_tp_mode",
+        "kv_cache_dtype": "kv",
+        "quantization": "quantization",
+    },
     values={
-        "model": ("model", str),
-        "model_tag": ("model", str),
-        "tensor_parallel_size": ("tp", whole),
-        "pipeline_parallel_size": ("pp", whole),
-        "data_parallel_size": ("dp", whole),
-        "max_model_len": ("max_model_len", whole),
-        "max_num_seqs": ("max_num_seqs", whole),
-        "max_num_batched_tokens": ("max_num_batched_tokens", whole),
         "gpu_memory_utilization": ("memory_fraction", number),
-        "block_size": ("block_tokens", whole),
-        "dtype": ("dtype", str),
-        "mm_encoder_tp_mode": ("mm_encoder_tp_mode", str),
-        "kv_cache_dtype": ("kv", str),
-        "quantization": ("quantization", str),
-        "max_loras": ("max_loras", whole),
-        "max_lora_rank": ("max_lora_rank", whole),
-        "max_cpu_loras": ("max_cpu_loras", whole),
     },
     flags={
         "enable_expert_parallel": ("expert_parallel", True),
@@ -91,7 +106,7 @@ def settings(d: Deployment) -> dict[str, str | int | float | bool]:
     found: dict[str, str | int | float | bool | None] = {
         "dtype": _DTYPE.get(d.precision.activations, "auto"),
         "quantization": "fp8" if needs_quantised(d) else None,
-        "kv_cache_dtype": TARGET.choose("KV cache", d.precision.kv, among=_KV),
+        "kv_cache_dtype": TARGET.word("KV cache", d.precision.kv),
         "tensor_parallel_size": layout.tp,
         "pipeline_parallel_size": layout.pp,
         "data_parallel_size": layout.dp if layout.dp > 1 else None,

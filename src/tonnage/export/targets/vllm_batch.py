@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from tonnage.domain.batch_plan import BatchPlan
-from tonnage.export.deployment import Deployment, version_of
-from tonnage.export.target import Target
+from tonnage.export.kit import Deployment, Files, Target, batch_files, version_of
 from tonnage.export.targets.vllm import TARGET as ENGINE
 from tonnage.export.targets.vllm import settings
-from tonnage.export.text import Files
-from tonnage.export.training_files import batch_files
 
 TARGET = Target(
     name="vllm-batch",
