@@ -70,57 +70,60 @@ def watched(d: Deployment) -> Watched:
     BadRequest
         Nobody documented a metrics page of its engine.
     """
-    plan, option = d.plan, d.option
+    plan, option, job, page = d.plan, d.option, d.name, metrics_of(d.engine.name)
     assert isinstance(plan, ServePlan) and isinstance(option, ServeOption)
-    page = metrics_of(d.engine.name)
     title = engine_spec(d.engine.name).title
     if page is None:
         raise BadRequest(f"{title} has no documented metrics page; its latencies can be measured from outside")
-    job = d.name
     latencies, unwatched = _latencies(plan, option, page, job)
+    replicas = Signal(
+        name="replicas",
+        title="replicas that answer",
+        expression=f'(sum(up{{job="{job}"}}) or vector(0))',
+        unit="short",
+        planned=float(option.replicas),
+    )
     return Watched(
         deployment=d,
         job=job,
         engine=title,
         turned_on=page.turned_on,
-        signals=(*latencies, *_load(plan, option, page, job), *_state(page, job), _replicas(option, job)),
-        unwatched=unwatched,
+        signals=(*latencies, *_load(plan, option, page, job), *_state(page, job), replicas),
+        unwatched=tuple(unwatched),
     )
 
 
-def _latencies(
-    plan: ServePlan, option: ServeOption, page: ServerMetrics, job: str
-) -> tuple[list[Signal], tuple[str, ...]]:
+def _latencies(plan: ServePlan, option: ServeOption, page: ServerMetrics, job: str) -> tuple[list[Signal], list[str]]:
     """
     Signals of the latencies that the engine's page states, and objectives of those that it does not.
 
     Predictions stand beside percentiles alone: a page that gives means is not compared with them.
     """
-    slo, capacity = plan.request.slo, option.capacity
-    found, unwatched = [], []
-    for name, key in ((metric.title, metric.name) for metric in OBJECTIVES):
-        limit: float | None = getattr(slo, key)
-        predicted: Quantity | None = getattr(capacity, key, None)
-        expression, how = _latency(page, key, job, percentile=slo.percentile)
-        if expression is None:
-            unwatched += [name] if limit is not None else []
-            continue
-        alike = predicted is not None and how != "mean"
-        found.append(
-            Signal(
-                name=name,
-                title=f"{name} {how}",
-                expression=expression,
-                unit="s",
-                planned=predicted.value if alike and predicted is not None else None,
-                high=predicted.high if alike and predicted is not None else None,
-                limit=limit,
+    slo, found, unwatched = plan.request.slo, list[Signal](), list[str]()
+    for metric in OBJECTIVES:
+        limit: float | None = getattr(slo, metric.name)
+        predicted: Quantity | None = getattr(option.capacity, metric.name, None)
+        expression, how = _latency(page, metric.name, job, percentile=slo.percentile)
+        if how == "mean":
+            predicted = None
+        if expression:
+            found.append(
+                Signal(
+                    name=metric.title,
+                    title=f"{metric.title} {how}",
+                    expression=expression,
+                    unit="s",
+                    planned=predicted.value if predicted else None,
+                    high=predicted.high if predicted else None,
+                    limit=limit,
+                )
             )
-        )
-    return found, tuple(unwatched)
+        elif limit is not None:
+            unwatched.append(metric.title)
+    return found, unwatched
 
 
-def _latency(page: ServerMetrics, key: str, job: str, *, percentile: float) -> tuple[str | None, str]:
+def _latency(page: ServerMetrics, key: str, job: str, *, percentile: float) -> tuple[str, str]:
     """Expression of a latency, and what it is of its requests: "p95", or "mean" where a page has totals alone."""
     series = page.series.get(key)
     if series is not None and series.kind == "histogram":
@@ -132,8 +135,8 @@ def _latency(page: ServerMetrics, key: str, job: str, *, percentile: float) -> t
         return f"({' or '.join(parts)})", f"p{percentile:g}"
     seconds, tokens = page.series.get("decode_total_s"), page.series.get("output_tokens")
     if key == "tpot_s" and seconds is not None and tokens is not None:
-        return f"({_growth(seconds, job)} / {_growth(tokens, job)})", "mean"
-    return None, ""
+        return f"({_level(seconds, job)} / {_level(tokens, job)})", "mean"
+    return "", ""
 
 
 def _load(plan: ServePlan, option: ServeOption, page: ServerMetrics, job: str) -> list[Signal]:
@@ -143,19 +146,17 @@ def _load(plan: ServePlan, option: ServeOption, page: ServerMetrics, job: str) -
     Planned is the peak, and the limit is what all replicas take.
     """
     request = plan.request
-    rate = request.rate_per_s
-    peak = None if rate is None else rate * request.shape.peak_to_mean
-    most = option.replicas * option.capacity.max_rate_per_s.value
-    series, each, unit = page.series.get("requests"), 1.0, "reqps"
-    if series is None:
-        series, each, unit = page.series.get("output_tokens"), request.lengths.output_tokens, "short"
-    if series is None:
-        return []
-    what = "requests/s" if unit == "reqps" else "output tokens/s"
-    scaled = None if peak is None else peak * each
-    return [
-        Signal(name="load", title=what, expression=_growth(series, job), unit=unit, planned=scaled, limit=most * each)
-    ]
+    counted = (
+        ("requests", "requests/s", "reqps", 1.0),
+        ("output_tokens", "output tokens/s", "short", request.lengths.output_tokens),
+    )
+    for key, title, unit, each in counted:
+        if (series := page.series.get(key)) is not None:
+            rate, most = request.rate_per_s, option.replicas * option.capacity.max_rate_per_s.value
+            peak = None if rate is None else rate * request.shape.peak_to_mean * each
+            expression = _level(series, job)
+            return [Signal(name="load", title=title, expression=expression, unit=unit, planned=peak, limit=most * each)]
+    return []
 
 
 def _state(page: ServerMetrics, job: str) -> list[Signal]:
@@ -166,35 +167,17 @@ def _state(page: ServerMetrics, job: str) -> list[Signal]:
         ("KV cache", "KV cache in use, fullest replica", "kv_used", "percentunit"),
         ("preemptions", "preemptions/s", "preemptions", "short"),
     )
-    found = []
-    for name, title, key, unit in known:
-        series = page.series.get(key)
-        if series is not None:
-            expression = _growth(series, job) if series.kind == "counter" else _level(series, job)
-            found.append(Signal(name=name, title=title, expression=expression, unit=unit))
-    return found
-
-
-def _replicas(option: ServeOption, job: str) -> Signal:
-    return Signal(
-        name="replicas",
-        title="replicas that answer",
-        expression=f'(sum(up{{job="{job}"}}) or vector(0))',
-        unit="short",
-        planned=float(option.replicas),
-    )
-
-
-def _growth(series: Series, job: str) -> str:
-    return _scaled(series, " or ".join(f"sum(rate({name}{_where(series, job)}[5m]))" for name in series.names))
+    return [
+        Signal(name=name, title=title, expression=_level(page.series[key], job), unit=unit)
+        for name, title, key, unit in known
+        if key in page.series
+    ]
 
 
 def _level(series: Series, job: str) -> str:
-    joined = "sum" if series.over == "sum" else "max"
-    return _scaled(series, " or ".join(f"{joined}({name}{_where(series, job)})" for name in series.names))
-
-
-def _scaled(series: Series, expression: str) -> str:
+    """Of all servers: what a counter grows by in a second, the sum or the largest of a gauge."""
+    how = "sum(rate({}[5m]))" if series.kind == "counter" else "sum({})" if series.over == "sum" else "max({})"
+    expression = " or ".join(how.format(name + _where(series, job)) for name in series.names)
     return f"({expression})" if series.scale == 1.0 else f"(({expression}) * {series.scale:g})"
 
 

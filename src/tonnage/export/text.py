@@ -86,6 +86,11 @@ def yaml_text(*documents: Any) -> str:
     return "---\n".join(dumped)
 
 
+def json_text(value: Fields) -> str:
+    """A JSON file."""
+    return json.dumps(value, indent=2) + "\n"
+
+
 def _block_dumper() -> Any:
     """PyYAML's safe writer, with printable texts of several lines as blocks: scripts stay readable."""
     import yaml

@@ -8,7 +8,6 @@ whose files can.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Final
 
@@ -18,7 +17,7 @@ from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment
 from tonnage.export.job import Job, check_job
 from tonnage.export.target import Target, known_targets, target_module
-from tonnage.export.text import Fields, Files, data_text
+from tonnage.export.text import Fields, Files, data_text, json_text
 from tonnage.record import Record
 
 SCRIPTS: Final = ("launch.sh", "pretrain.sh", "train.sh")
@@ -133,5 +132,5 @@ def batch_files(d: Deployment, *, settings: Fields) -> Files:
     written = {"engine": {"model": d.model, **settings}, "requests_per_part": requests_per_part(d.option)}
     return {
         "batch.py": data_text("batch.py.txt"),
-        "engine.json": json.dumps(written, indent=2) + "\n",
+        "engine.json": json_text(written),
     }

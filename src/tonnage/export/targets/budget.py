@@ -7,11 +7,10 @@ Budgets count what an account or a subscription spends, so that other services t
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
-from tonnage.export.kit import BadRequest, Deployment, Fields, Files, Target
-from tonnage.version import __version__
+from tonnage.export.kit import BadRequest, Deployment, Files, Target
+from tonnage.export.targets.terraform import Group, module_text
 
 TARGET = Target(
     name="budget",
@@ -25,7 +24,6 @@ MONTH_H: Final = 730.0
 """A twelfth of 8,760 hours, as bills count a month. [h]"""
 SHARES: Final = ((50, False), (80, True), (100, False))
 """Percent of the planned month -> whether by the forecast of the month instead of what is spent."""
-Budget = tuple[dict[str, str], str, Fields]
 
 
 def export(d: Deployment) -> Files:
@@ -37,23 +35,18 @@ def export(d: Deployment) -> Files:
         )
     month = f"{d.option.bill.usd_per_hour * MONTH_H:.0f}"
     variables, kind, budget = BUDGETS[d.provider](d, month)
-    document = {
-        "//": [
-            f"Written by Tonnage {__version__}.",
-            *d.lines,
-            f"The plan costs ${float(month):,.0f} in a month of {MONTH_H:.0f} h.",
-            "The alert counts all that the account spends: use one of its own, or add a filter.",
-        ],
-        "variable": {name: {"type": "string", "description": about} for name, about in variables.items()},
-        "resource": {kind: {d.name: budget}},
-    }
-    return {"budget.tf.json": json.dumps(document, indent=2) + "\n"}
+    lines = [
+        *d.lines,
+        f"The plan costs ${float(month):,.0f} in a month of {MONTH_H:.0f} h.",
+        "The alert counts all that the account spends: use one of its own, or add a filter.",
+    ]
+    return {"budget.tf.json": module_text(d.name, lines, asks=variables, resource={kind: budget})}
 
 
-EMAIL: Final = {"alert_email": "Who is told."}
+EMAIL: Final = {"alert_email": ("string", "Who is told.")}
 
 
-def _aws(d: Deployment, month: str) -> Budget:
+def _aws(d: Deployment, month: str) -> Group:
     """Variables, type and fields of AWS's resource; `month` is the limit in whole USD, as text."""
     told = [
         {
@@ -76,7 +69,7 @@ def _aws(d: Deployment, month: str) -> Budget:
     return EMAIL, "aws_budgets_budget", budget
 
 
-def _gcp(d: Deployment, month: str) -> Budget:
+def _gcp(d: Deployment, month: str) -> Group:
     """Variables, type and fields of Google's resource; `month` is the limit in whole USD, as text."""
     rules = [
         {"threshold_percent": share / 100, "spend_basis": "FORECASTED_SPEND" if forecast else "CURRENT_SPEND"}
@@ -89,13 +82,13 @@ def _gcp(d: Deployment, month: str) -> Budget:
         "threshold_rules": rules,
     }
     return (
-        {"billing_account": "Id of the billing account, whose administrators are told."},
+        {"billing_account": ("string", "Id of the billing account, whose administrators are told.")},
         "google_billing_budget",
         budget,
     )
 
 
-def _azure(d: Deployment, month: str) -> Budget:
+def _azure(d: Deployment, month: str) -> Group:
     """Variables, type and fields of Azure's resource; `month` is the limit in whole USD, as text."""
     told = [
         {
@@ -114,8 +107,12 @@ def _azure(d: Deployment, month: str) -> Budget:
         "time_period": {"start_date": "${var.first_day}"},
         "notification": told,
     }
-    more = {"subscription_id": "As /subscriptions/ID.", "first_day": "First of a month: 2026-12-01T00:00:00Z."}
-    return {**EMAIL, **more}, "azurerm_consumption_budget_subscription", budget
+    asks = {
+        **EMAIL,
+        "subscription_id": ("string", "As /subscriptions/ID."),
+        "first_day": ("string", "First of a month: 2026-12-01T00:00:00Z."),
+    }
+    return asks, "azurerm_consumption_budget_subscription", budget
 
 
 BUDGETS: Final = {"aws": _aws, "gcp": _gcp, "azure": _azure}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
-from tonnage.export.kit import DATA_PARALLEL, Fields, Files, Job, Target
+from tonnage.export.kit import DATA_PARALLEL, Fields, Files, Job, Target, json_text
 from tonnage.export.targets.torchrun import SCRIPT
 
 TARGET = Target(
@@ -37,7 +36,7 @@ def export(made: Job) -> Files:
         )
     start = f'exec deepspeed --num_gpus {made.per_node}{hosts} \\\n  "$SCRIPT" --deepspeed deepspeed.json "$@"\n'
     return {
-        "deepspeed.json": json.dumps(_configuration(made), indent=2) + "\n",
+        "deepspeed.json": json_text(_configuration(made)),
         "launch.sh": TARGET.script(notes, start, needs=SCRIPT),
     }
 

@@ -7,10 +7,9 @@ titles and legends, so that these hold our own words and the job's label alone.
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
-from tonnage.export.kit import Deployment, Fields, Files, Target
+from tonnage.export.kit import Deployment, Fields, Files, Target, json_text
 from tonnage.export.observe import Signal, Watched, watched
 from tonnage.version import __version__
 
@@ -49,7 +48,7 @@ def export(d: Deployment) -> Files:
         },
         "panels": panels,
     }
-    return {"dashboard.json": json.dumps(dashboard, indent=2) + "\n"}
+    return {"dashboard.json": json_text(dashboard)}
 
 
 def _about(seen: Watched) -> str:

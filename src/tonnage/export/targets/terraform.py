@@ -7,10 +7,10 @@ are doubled. The cluster is the reader's own and comes in as a variable.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterable
 from typing import Any
 
-from tonnage.export.kit import BadRequest, Deployment, Fields, Files, Target
+from tonnage.export.kit import BadRequest, Deployment, Fields, Files, Target, json_text
 from tonnage.version import __version__
 
 TARGET = Target(
@@ -31,15 +31,24 @@ def export(d: Deployment) -> Files:
             "export to skypilot or dstack, or plan with --provider"
         )
     variables, kind, group = GROUPS[d.provider](d)
-    document = {
-        "//": [f"Written by Tonnage {__version__}.", *d.lines],
-        "variable": {name: {"type": shape, "description": about} for name, (shape, about) in variables.items()},
-        "resource": {kind: {d.name: _literal(group) | _references(variables)}},
-    }
-    return {"nodes.tf.json": json.dumps(document, indent=2) + "\n"}
+    group = _literal(group) | {name: f"${{var.{name}}}" for name in variables}
+    return {"nodes.tf.json": module_text(d.name, d.lines, asks=variables, resource={kind: group})}
 
 
-Group = tuple[dict[str, tuple[str, str]], str, Fields]
+def module_text(name: str, lines: Iterable[str], *, asks: Asked, resource: Fields) -> str:
+    """A module of one resource under that name, which asks for variables."""
+    return json_text(
+        {
+            "//": [f"Written by Tonnage {__version__}.", *lines],
+            "variable": {name: {"type": shape, "description": about} for name, (shape, about) in asks.items()},
+            "resource": {kind: {name: fields} for kind, fields in resource.items()},
+        }
+    )
+
+
+Asked = dict[str, tuple[str, str]]
+"""Variables of a module -> type of each, and what it is."""
+Group = tuple[Asked, str, Fields]
 
 
 def _gke(d: Deployment) -> Group:
@@ -100,10 +109,6 @@ def _aks(d: Deployment) -> Group:
 
 GROUPS = {"gcp": _gke, "aws": _eks, "azure": _aks}
 """Provider -> its variables, the resource, and what the plan says of it."""
-
-
-def _references(variables: dict[str, tuple[str, str]]) -> dict[str, str]:
-    return {name: f"${{var.{name}}}" for name in variables}
 
 
 def _literal(value: Any) -> Any:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
-from tonnage.export.kit import DATA_PARALLEL, UNTESTED, Fields, Files, Job, Target, data_text, shell
+from tonnage.export.kit import DATA_PARALLEL, UNTESTED, Fields, Files, Job, Target, data_text, json_text, shell
 
 TARGET = Target(
     name="torchrun",
@@ -33,7 +32,7 @@ def export(made: Job) -> Files:
     ]
     return {
         "launch.sh": TARGET.script(notes, launcher(made) + "\n", needs=SCRIPT),
-        "plan.json": json.dumps(_settings(made), indent=2) + "\n",
+        "plan.json": json_text(_settings(made)),
         "fsdp2.py": data_text("fsdp2.py.txt"),
     }
 
@@ -97,5 +96,5 @@ def planned_program(
     return {
         "launch.sh": target.script([UNTESTED, *made.lines, *lines], f"export {exports}\n{start}\n", needs=needs),
         "train.py": data_text(f"{target.name}.py.txt"),
-        "plan.json": json.dumps(settings, indent=2) + "\n",
+        "plan.json": json_text(settings),
     }
