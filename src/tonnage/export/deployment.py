@@ -130,7 +130,7 @@ def deployment(plan: ServePlan | BatchPlan, option: ServeOption | BatchOption) -
     layout = configuration.layout
     model = safe_name(checkpoint_of(plan), what="model")
     per_node = max(1, int(bill.accelerators_per_instance))
-    nodes = max(1, math.ceil(layout.ranks / per_node))
+    nodes = math.ceil(layout.ranks / per_node)
     return Deployment(
         plan=plan,
         option=option,
@@ -171,13 +171,13 @@ def _stored_bytes(plan: ServePlan | BatchPlan, precision: Precision) -> float | 
     The headers are those of the planned model, so a checkpoint that the user named is counted by its parameters, in the
     planned format.
     """
-    stored, parameters = plan.model.get("stored_bytes"), plan.model.get("parameters")
-    if plan.model.get("named") or not stored:
-        stored = None
-    if stored is None and parameters and (plan.model.get("named") or plan.model.get("checkpoint")):
-        name = precision.weights if plan.model.get("named") else str(plan.model["checkpoint"])
-        stored = float(parameters) * number_format(name).bytes
-    return stored
+    known = plan.model
+    if known.get("stored_bytes") and not known.get("named"):
+        return float(known["stored_bytes"])
+    stored = precision.weights if known.get("named") else known.get("checkpoint")
+    if not stored or not known.get("parameters"):
+        return None
+    return float(known["parameters"]) * number_format(str(stored)).bytes
 
 
 def checkpoint_of(plan: Plan, *, required: bool = True) -> str:

@@ -192,13 +192,9 @@ def builds_as_planned(made: Job, built: tuple[int, ...]) -> bool:
     built : tuple of int
         Layers, width, heads, key-value heads, feed-forward width (of an expert), experts (0 = none).
     """
-    shape = made.shape
-    planned = (
-        shape.get("num_layers", 0), shape.get("hidden_size", 0), shape.get("num_attention_heads", 0),
-        shape.get("num_query_groups", shape.get("num_attention_heads", 0)), shape.get("ffn_hidden_size", 0),
-        shape.get("num_experts", 0),
-    )  # fmt: skip
-    return planned == built
+    known = {"num_query_groups": made.shape.get("num_attention_heads", 0), **made.shape}
+    widths = ("num_layers", "hidden_size", "num_attention_heads", "num_query_groups", "ffn_hidden_size", "num_experts")
+    return built == tuple(known.get(name, 0) for name in widths)
 
 
 def attention_of(made: Job) -> str:

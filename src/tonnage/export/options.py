@@ -216,15 +216,9 @@ def optimizer_called(name: str) -> str:
     folded = name.lower().removeprefix("paged_").replace("-", "_")
     if "8bit" in folded:
         return f"{folded.partition('_')[0]}-8bit" if not folded.startswith("adamw") else "adamw-8bit"
-    known = {
-        "ademamix": "ademamix",
-        "adafactor": "adafactor",
-        "muon": "muon",
-        "sgd": "sgd",
-        "lion": "lion",
-        "adam": "adamw",
-    }
-    return next((ours for word, ours in known.items() if folded.startswith(word)), folded)
+    known = ("ademamix", "adafactor", "muon", "sgd", "lion", "adam")
+    ours = next((word for word in known if folded.startswith(word)), folded)
+    return "adamw" if ours == "adam" else ours
 
 
 def read_switch(text: str) -> bool:

@@ -26,7 +26,6 @@ SCHEMA_VERSION: Final = 39
 """Of dashboards written by Grafana 10.1 to 11; later ones migrate it."""
 WIDTH: Final = 12
 HEIGHT: Final = 8
-GREEN, YELLOW, RED = "green", "yellow", "red"
 
 
 def export(d: Deployment) -> Files:
@@ -64,11 +63,9 @@ def _panel(signal: Signal, place: int) -> Fields:
     targets = [_target("A", signal.expression, "now")]
     if signal.planned is not None:
         targets.append(_target("B", f"vector({signal.planned:g})", "planned"))
-    steps: list[Fields] = [{"color": GREEN, "value": None}]
-    if signal.warns_at is not None:
-        steps.append({"color": YELLOW, "value": signal.warns_at})
-    if signal.limit is not None:
-        steps.append({"color": RED, "value": signal.limit})
+    colors = {"yellow": signal.warns_at, "red": signal.limit}
+    steps: list[Fields] = [{"color": "green", "value": None}]
+    steps += [{"color": color, "value": value} for color, value in colors.items() if value is not None]
     dashed = {
         "matcher": {"id": "byName", "options": "planned"},
         "properties": [{"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [10, 10]}}],

@@ -55,19 +55,9 @@ SHARDED: Final = {"zero2": "optim_grads", "zero3": "optim_grads_params", "fsdp":
 def _settle_options(found: Fields) -> Fields:
     """Precision of the switches, sharding of the distributed optimizer, the shape of the network under one name."""
     found["method"] = "pretrain"
-    fp8 = found.pop("fp8", "")
-    half, brain = found.pop("fp16", False), found.pop("bf16", False)
-    found["precision"] = (
-        "mxfp8"
-        if found.pop("fp8_recipe", "") == "mxfp8"
-        else "fp8"
-        if fp8
-        else "bf16"
-        if brain
-        else "fp16"
-        if half
-        else "fp32"
-    )
+    switches = {name: found.pop(name, "") for name in ("fp8", "bf16", "fp16")}
+    switches = {"mxfp8": found.pop("fp8_recipe", "") == "mxfp8", **switches}
+    found["precision"] = next((name for name, on in switches.items() if on), "fp32")
     found["sharding"] = "fsdp" if found.pop("fsdp", False) else "zero1" if found.pop("distributed", False) else "none"
     found["optimizer"] = {"adam": "adamw"}.get(found.get("optimizer", "adam"), found.get("optimizer"))
     granularity = found.pop("granularity", "")

@@ -109,15 +109,16 @@ def serve(d: Deployment) -> Server:
     argv += ["--host", "0.0.0.0", "--port", str(d.port)]
     version = version_of(d, TARGET)
     many = (
-        shell([*argv, "--nnodes", str(d.nodes)])
+        "exec "
+        + shell([*argv, "--nnodes", str(d.nodes)])
         + f' \\\n  --node-rank "$NODE_RANK" --dist-init-addr "$LEADER_ADDRESS:{JOIN_PORT}"'
     )
     return Server(
         version=version,
         image=image(_use(d), version),
         argv=tuple(argv),
-        leader="exec " + many if d.nodes > 1 else "",
-        worker="exec " + many if d.nodes > 1 else "",
+        leader=many,
+        worker=many,
         notes=_notes(d),
     )
 

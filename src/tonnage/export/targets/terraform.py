@@ -40,7 +40,7 @@ def module_text(name: str, lines: Iterable[str], *, asks: Asked, resource: Field
     return json_text(
         {
             "//": [f"Written by Tonnage {__version__}.", *lines],
-            "variable": {name: {"type": shape, "description": about} for name, (shape, about) in asks.items()},
+            "variable": {asked: {"type": shape, "description": about} for asked, (shape, about) in asks.items()},
             "resource": {kind: {name: fields} for kind, fields in resource.items()},
         }
     )

@@ -47,8 +47,7 @@ def _settle_options(found: Fields) -> Fields:
     found["model"] = _MODELS.get(f"{module}_{flavour}".lower().replace(".", "_"), _MODELS.get(flavour.lower(), ""))
     replicate, shard = found.pop("replicate", 1), found.pop("shard", -1)
     found["sharding"] = "none" if shard == 1 else "hsdp" if replicate > 1 else "fsdp"
-    mode = str(found.pop("mode", "")).lower()
-    found["recompute"] = {"full": "full", "selective": "selective", "none": "none"}.get(mode, mode or "none")
+    found["recompute"] = str(found.pop("mode", "")).lower() or "none"
     return found
 
 

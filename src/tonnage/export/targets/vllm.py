@@ -161,8 +161,8 @@ def serve(d: Deployment) -> Server:
         version=version,
         image=image(use, version),
         argv=tuple(argv),
-        leader=_leader(d, argv) if d.nodes > 1 else "",
-        worker=f'exec ray start --address="$LEADER_ADDRESS:{RAY_PORT}" --block' if d.nodes > 1 else "",
+        leader=_leader(d, argv),
+        worker=f'exec ray start --address="$LEADER_ADDRESS:{RAY_PORT}" --block',
         notes=_notes(d),
     )
 
