@@ -23,7 +23,7 @@ MOST = {
     # and what costs more than the budget is not looked at.
     # 40 of the spine: a headline has its details and price as fields, which the page looked for in our own sentence.
     # 518,900 and 245,940 before modules that one reader reads together stood in one file.
-    "all": 508_000,
+    "all": 506_500,
     "spine": 242_500,
 }
 LEFT_OUT = {

@@ -2,9 +2,10 @@
 How is it started? A plan becomes the files that run it: one module of `targets` per engine or orchestrator.
 
 A target is a module with a `TARGET` (what it is called, the version its files were written for, what it accepts) and a
-function `export(reading) -> {path: text}`, given the option as its kind of plan is read: a `Deployment`, a `Job`, an
-`RlJob`, or the `TrainingFiles` that it carries. A serving engine has `serve(deployment) -> Server` instead, which the
-orchestrators start, and its own script is written here. Targets are found by listing the folder.
+function `export(reading)`, which gives the text of its file or several by name. It is given the option as its kind of
+plan is read: a `Deployment`, a `Job`, an `RlJob`, or the `TrainingFiles` that it carries. A serving engine has
+`serve(deployment) -> Server` instead, which the orchestrators start, and its own script is written here. Targets are
+found by listing the folder.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest, NoCheckpoint
 from tonnage.export.deployment import Deployment, Option, Plan, check_deployment, deployment, script
 from tonnage.export.job import Job, RlJob, check_job, job, rl_job
-from tonnage.export.target import Target, known_targets, target_module
+from tonnage.export.target import Target, files_of, known_targets, target_module
 from tonnage.export.text import Files
 from tonnage.export.training_files import TrainingFiles, check_batch, training_files
 from tonnage.questions.rl.question import RlOption, RlPlan
@@ -65,8 +66,7 @@ def export(plan: Plan, option: Option, *, to: str) -> Files:
     found = _reading(plan, option, target=module.TARGET)
     if isinstance(found, Deployment) and hasattr(module, "serve"):
         return {"serve.sh": script(found, module.TARGET)}
-    files: Files = module.export(found)
-    return files
+    return files_of(to, found)
 
 
 def _able(takes: Callable[[Target], bool]) -> str:

@@ -253,7 +253,11 @@ def check_deployment(deployment: Deployment, target: Target) -> None:
             f"plan with --engine {target.engines[0]}, or export to {planned}"
         )
     if deployment.nodes > 1 and target.one_node:
-        instead = "plan with --engine vllm" if planned == target.name else "export to dynamo or kubernetes"
+        instead = (
+            "plan with --engine vllm"
+            if target.title == engine_spec(planned).title
+            else "export to dynamo or kubernetes"
+        )
         raise BadRequest(
             f"a replica spans {deployment.nodes} nodes, and {target.title} runs on one; choose another option, or "
             f"{instead}"

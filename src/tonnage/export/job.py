@@ -117,7 +117,7 @@ def check_job(made: Job, target: Target, *, kind: str) -> None:
     """
     vendor = made.vendor
     if vendor and vendor not in target.vendors:
-        able = [other.name for other in known_targets().values() if kind in other.kinds and vendor in other.vendors]
+        able = [name for name, other in known_targets().items() if kind in other.kinds and vendor in other.vendors]
         instead = (
             f"export to {' or '.join(able)}"
             if able

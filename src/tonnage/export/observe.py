@@ -45,7 +45,6 @@ class Signal(Record, kw_only=True):
 class Watched(Record, kw_only=True):
     """A plan as its monitoring reads it."""
 
-    deployment: Deployment
     job: str
     """Scrape job: letters, digits and dashes."""
     engine: str
@@ -84,7 +83,6 @@ def watched(d: Deployment) -> Watched:
         planned=float(option.replicas),
     )
     return Watched(
-        deployment=d,
         job=job,
         engine=title,
         turned_on=page.turned_on,

@@ -60,9 +60,8 @@ class Options(Record, kw_only=True):
     @property
     def readers(self) -> dict[str, tuple[str, Callable[[str], Any]]]:
         """Every option with a value -> our setting, and how its text is read."""
-        plain = {whole: self.counts, str: self.texts}
-        alike = {name: (field, read) for read, table in plain.items() for name, field in table.items()}
-        return {**alike, **self.values}
+        counts = {name: (field, whole) for name, field in self.counts.items()}
+        return {**counts, **{name: (field, str) for name, field in self.texts.items()}, **self.values}
 
 
 class Read(Record, kw_only=True):

@@ -16,20 +16,19 @@ from types import ModuleType
 from typing import Any, Final
 
 from tonnage.errors import BadRequest, UnknownName
-from tonnage.export.text import Fields, data_text, head, yaml_text
+from tonnage.export.text import Fields, Files, data_text, head, yaml_text
 from tonnage.record import Record
 
 
 class Target(Record, kw_only=True):
     """One engine or orchestrator that files can be written for."""
 
-    name: str
     title: str
     version: str
     """Release its files were written for."""
-    files: tuple[str, ...]
+    files: tuple[str, ...] = ("serve.sh",)
     """Names of the files it may write."""
-    start: str
+    start: str = "bash serve.sh"
     """The command that uses them; more than one of its kinds may need another."""
     starts: Mapping[str, str] = {}
     """Those, by the file that they need."""
@@ -197,9 +196,14 @@ FOLDER: Final = "tonnage.export.targets"
 @cache
 def known_targets() -> dict[str, Target]:
     """Every target by the name that `--to` takes."""
-    names = (module.name for module in pkgutil.iter_modules(importlib.import_module(FOLDER).__path__))
-    found = [importlib.import_module(f"{FOLDER}.{name}").TARGET for name in sorted(names)]
-    return {target.name: target for target in found}
+    found = sorted(module.name for module in pkgutil.iter_modules(importlib.import_module(FOLDER).__path__))
+    return {name.replace("_", "-"): importlib.import_module(f"{FOLDER}.{name}").TARGET for name in found}
+
+
+def files_of(name: str, reading: object) -> Files:
+    """What a target writes of an option as it is read; a text alone is its only file."""
+    found: str | Files = target_module(name).export(reading)
+    return {known_targets()[name].files[0]: found} if isinstance(found, str) else found
 
 
 def target_module(name: str) -> ModuleType:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib.resources import files
 from typing import Any, Final
 
@@ -73,9 +73,19 @@ def shell(argv: Iterable[str]) -> str:
     return " \\\n  ".join(" ".join(line) for line in lines)
 
 
-def flags(options: Mapping[str, object]) -> list[str]:
+def lines(words: Iterable[str]) -> str:
+    """One command, as quoted and grouped as the words are, one of them a line."""
+    return " \\\n  ".join(words) + "\n"
+
+
+def stated(fields: Fields) -> Fields:
+    """Those that have a value."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def flags(options: Fields) -> list[str]:
     """Options of a command and their values, one after the other; those without a value are left out."""
-    return [part for name, value in options.items() if value is not None for part in (f"--{name}", str(value))]
+    return [part for name, value in stated(options).items() for part in (f"--{name}", str(value))]
 
 
 def yaml_text(*documents: Any) -> str:

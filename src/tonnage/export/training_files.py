@@ -16,7 +16,7 @@ from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment
 from tonnage.export.job import Job, check_job
-from tonnage.export.target import Target, known_targets, target_module
+from tonnage.export.target import Target, files_of, known_targets
 from tonnage.export.text import Fields, Files, data_text, json_text
 from tonnage.record import Record
 
@@ -36,6 +36,8 @@ class TrainingFiles(Record, kw_only=True):
     files: Files
     script: str
     """Of them, the one that every node runs."""
+    lines: tuple[str, ...]
+    """What a reader has to know of the plan and the framework."""
     needs: dict[str, str]
     """Variables that only the reader can fill, and what each is."""
     checkpoint_gb: int
@@ -50,15 +52,6 @@ class TrainingFiles(Record, kw_only=True):
         """Folders beside the script that frameworks write checkpoints into, where no variable says which."""
         return (f"{self.job.name}-{self.job.method}", "outputs")
 
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """What a reader has to know of the framework."""
-        return (
-            *self.job.lines,
-            f"Runs {self.script}, which export --to {self.framework.name} writes; another framework's files of this "
-            "plan may take its place.",
-        )
-
 
 def training_files(plan: TrainPlan, option: TrainOption, *, made: Job) -> TrainingFiles:
     """
@@ -70,14 +63,14 @@ def training_files(plan: TrainPlan, option: TrainOption, *, made: Job) -> Traini
         None can: what the first of them lacks is said.
     """
     software = option.configuration.software
-    able = [one for one in known_targets().values() if one.carried and plan.kind in one.kinds]
+    able = {name: one for name, one in known_targets().items() if one.carried and plan.kind in one.kinds}
     # Those whose times were planned, then those that shard as PyTorch does, then whatever can say the option.
-    able.sort(key=lambda one: (software not in one.software, bool(one.software), one.carried))
+    order = {name: (software not in one.software, bool(one.software), one.carried) for name, one in able.items()}
     refused = ""
-    for framework in able:
+    for name in sorted(able, key=order.__getitem__):
         try:
-            check_job(made, framework, kind=plan.kind)
-            found = target_module(framework.name).export(made)
+            check_job(made, able[name], kind=plan.kind)
+            found = files_of(name, made)
         except BadRequest as wrong:
             refused = refused or str(wrong)
             continue
@@ -85,9 +78,14 @@ def training_files(plan: TrainPlan, option: TrainOption, *, made: Job) -> Traini
         variables = re.findall(r'^: "\$\{(\w+):\?([^}]*)\}"$', found[script], re.MULTILINE)
         return TrainingFiles(
             job=made,
-            framework=framework,
+            framework=able[name],
             files=found,
             script=script,
+            lines=(
+                *made.lines,
+                f"Runs {script}, which export --to {name} writes; another framework's files of this plan may take its "
+                "place.",
+            ),
             needs={variable: what for variable, what in variables if variable not in PLACED},
             checkpoint_gb=max(1, -int(-KEPT * option.run.checkpoint_bytes // 1e10)) * 10,
             wall_p90_s=option.run.wall_p90_s,

@@ -6,7 +6,6 @@ from tonnage.export.kit import DATA_PARALLEL, Fields, Files, Job, Target
 from tonnage.export.targets.torchrun import PORT, SCRIPT
 
 TARGET = Target(
-    name="accelerate",
     title="Hugging Face Accelerate",
     version="1.15.0",
     files=("accelerate.yaml", "launch.sh"),

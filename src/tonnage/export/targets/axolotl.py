@@ -7,7 +7,6 @@ from typing import Final
 from tonnage.export.kit import (
     LEARNING_RATE,
     Fields,
-    Files,
     Job,
     Options,
     Target,
@@ -21,7 +20,6 @@ from tonnage.export.kit import (
 PREFERENCES: Final = ("dpo", "kto", "orpo", "simpo")
 """Objectives that its setting `rl` takes."""
 TARGET = Target(
-    name="axolotl",
     title="Axolotl",
     version="0.19.0",
     files=("axolotl.yaml",),
@@ -77,10 +75,10 @@ OPTIONS = Options(
 )
 
 
-def export(made: Job) -> Files:
+def export(made: Job) -> str:
     """`axolotl.yaml`."""
     notes = [*made.lines, "Put your data into `datasets`; learning_rate is a start, not a part of the plan."]
-    return {"axolotl.yaml": TARGET.yaml(notes, _configuration(made))}
+    return TARGET.yaml(notes, _configuration(made))
 
 
 def _configuration(made: Job) -> Fields:

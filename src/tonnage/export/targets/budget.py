@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.export.kit import BadRequest, Deployment, Files, Target
+from tonnage.export.kit import BadRequest, Deployment, Target
 from tonnage.export.targets.terraform import Group, module_text
 
 TARGET = Target(
-    name="budget",
     title="Budget alert by Terraform",
     version="JSON configuration syntax of 1.x",
     files=("budget.tf.json",),
@@ -26,7 +25,7 @@ SHARES: Final = ((50, False), (80, True), (100, False))
 """Percent of the planned month -> whether by the forecast of the month instead of what is spent."""
 
 
-def export(d: Deployment) -> Files:
+def export(d: Deployment) -> str:
     """`budget.tf.json`."""
     if d.provider not in BUDGETS:
         raise BadRequest(
@@ -40,7 +39,7 @@ def export(d: Deployment) -> Files:
         f"The plan costs ${float(month):,.0f} in a month of {MONTH_H:.0f} h.",
         "The alert counts all that the account spends: use one of its own, or add a filter.",
     ]
-    return {"budget.tf.json": module_text(d.name, lines, asks=variables, resource={kind: budget})}
+    return module_text(d.name, lines, asks=variables, resource={kind: budget})
 
 
 EMAIL: Final = {"alert_email": ("string", "Who is told.")}

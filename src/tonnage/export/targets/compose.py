@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-from tonnage.export.kit import BadRequest, Deployment, Fields, Files, Server, Target, head, server, yaml_text
+from tonnage.export.kit import BadRequest, Deployment, Fields, Server, Target, head, server, yaml_text
 from tonnage.export.targets.kubernetes import literal_argument
 
 TARGET = Target(
-    name="compose",
     title="Docker Compose",
     version="Compose Specification, as of check-jsonschema 0.39",
     files=("compose.yaml",),
@@ -18,7 +17,7 @@ TARGET = Target(
 """Source: github.com/compose-spec/compose-spec."""
 
 
-def export(d: Deployment) -> Files:
+def export(d: Deployment) -> str:
     """`compose.yaml` for one machine."""
     if d.spelled.vendor not in {"nvidia", "amd"}:
         raise BadRequest(
@@ -36,9 +35,7 @@ def export(d: Deployment) -> Files:
         "services": {f"server-{index}": _service(d, made, index) for index in range(here)},
         "volumes": {"models": {}},
     }
-    return {
-        "compose.yaml": head(f"{TARGET.title} and {d.engine.name}", made.version, lines=lines) + yaml_text(document)
-    }
+    return head(f"{TARGET.title} and {d.engine.name}", made.version, lines=lines) + yaml_text(document)
 
 
 def _service(d: Deployment, made: Server, index: int) -> Fields:

@@ -8,7 +8,6 @@ from tonnage.export.kit import DATA_PARALLEL, Fields, Files, Job, Target, json_t
 from tonnage.export.targets.torchrun import SCRIPT
 
 TARGET = Target(
-    name="deepspeed",
     title="DeepSpeed",
     version="0.19.8",
     files=("deepspeed.json", "launch.sh"),

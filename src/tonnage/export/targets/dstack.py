@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tonnage.export.kit import Deployment, Fields, Files, Target, server, shell
+from tonnage.export.kit import Deployment, Fields, Target, server, shell
 
 TARGET = Target(
-    name="dstack",
     title="dstack",
     version="0.22.5",
     files=("service.dstack.yml",),
@@ -17,7 +16,7 @@ TARGET = Target(
 BACKENDS = frozenset({"aws", "azure", "gcp", "lambda", "nebius", "oci", "runpod", "vastai", "verda"})
 
 
-def export(d: Deployment) -> Files:
+def export(d: Deployment) -> str:
     """`service.dstack.yml`."""
     made = server(d)
     document: Fields = {
@@ -39,7 +38,7 @@ def export(d: Deployment) -> Files:
         if d.provider in {"aws", "gcp"}:
             document["regions"] = [d.region]
     lines = [*made.notes, "HF_TOKEN is taken from the environment of `dstack apply`; it never stands here."]
-    return {"service.dstack.yml": TARGET.yaml(lines, document)}
+    return TARGET.yaml(lines, document)
 
 
 def _gpu(d: Deployment) -> Fields:

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.export.kit import BadRequest, Deployment, Fields, Files, Server, Target, image, server
+from tonnage.export.kit import BadRequest, Deployment, Fields, Server, Target, image, server
 from tonnage.export.targets.kubernetes import literal_argument, models_claim, models_volume, node_selector, resource
 from tonnage.export.targets.vllm import NIXL
 
 TARGET = Target(
-    name="dynamo",
     title="NVIDIA Dynamo",
     version="1.5.0",
     files=("graph.yaml",),
@@ -37,7 +36,7 @@ FOLLOWS_PREFIXES: Final = [
 """Its router takes turns by default; it follows prefixes by what it has sent itself, without events of the workers."""
 
 
-def export(d: Deployment) -> Files:
+def export(d: Deployment) -> str:
     """`graph.yaml`: the frontend and the workers, and the claim for their weights."""
     if d.spelled.vendor != "nvidia":
         raise BadRequest(f"Dynamo's images are built for NVIDIA's parts, not for {d.accelerator}; export to kubernetes")
@@ -53,7 +52,7 @@ def export(d: Deployment) -> Files:
         lines.append(f"{d.prefill_workers} workers take prompts, {d.decode_workers} answer; caches move through NIXL.")
     spec = {"services": {"Frontend": _frontend(d), **_workers(d, made)}}
     document = resource("nvidia.com/v1alpha1/DynamoGraphDeployment", d.name, spec=spec)
-    return {"graph.yaml": TARGET.yaml(lines, document, *models_claim(d))}
+    return TARGET.yaml(lines, document, *models_claim(d))
 
 
 def _image(d: Deployment) -> str:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.export.kit import Deployment, Fields, Files, Target, json_text
+from tonnage.export.kit import Deployment, Fields, Target, json_text
 from tonnage.export.observe import Signal, Watched, watched
 from tonnage.version import __version__
 
 TARGET = Target(
-    name="grafana",
     title="Grafana dashboard",
     version="10.1 and later",
     files=("dashboard.json",),
@@ -28,7 +27,7 @@ WIDTH: Final = 12
 HEIGHT: Final = 8
 
 
-def export(d: Deployment) -> Files:
+def export(d: Deployment) -> str:
     """`dashboard.json`."""
     seen = watched(d)
     panels = [_panel(signal, place) for place, signal in enumerate(seen.signals)]
@@ -47,7 +46,7 @@ def export(d: Deployment) -> Files:
         },
         "panels": panels,
     }
-    return {"dashboard.json": json_text(dashboard)}
+    return json_text(dashboard)
 
 
 def _about(seen: Watched) -> str:

@@ -25,7 +25,6 @@ from tonnage.export.kit import (
 from tonnage.export.targets.kubernetes import HF_TOKEN, SHARED_MEMORY, SHARED_MEMORY_MOUNT, claim, resource
 
 TARGET = Target(
-    name="jobset",
     title="Kubernetes JobSet and Kueue",
     version="jobset.x-k8s.io/v1alpha2, kueue.x-k8s.io/v1beta2",
     files=("jobset.yaml", "queue.yaml"),

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.export.kit import BadRequest, Deployment, Fields, Files, Target, templated_name
+from tonnage.export.kit import BadRequest, Deployment, Fields, Target, templated_name
 from tonnage.export.targets.kubernetes import resource, resource_name
 
 TARGET = Target(
-    name="karpenter",
     title="Karpenter on EKS",
     version="karpenter.sh/v1",
     files=("pool.yaml",),
@@ -27,7 +26,7 @@ SPARE: Final = 1
 """Instances beyond the planned count, for a node that is replaced. [instances]"""
 
 
-def export(d: Deployment) -> Files:
+def export(d: Deployment) -> str:
     """`pool.yaml`: the pool and its node class."""
     if d.provider != "aws":
         raise BadRequest(
@@ -39,7 +38,7 @@ def export(d: Deployment) -> Files:
         "CLUSTER_NAME is filled in by envsubst; subnets and security groups are those tagged for the cluster.",
         "Serve with the files of --to kubernetes: their pods ask for this instance type.",
     ]
-    return {"pool.yaml": TARGET.yaml(lines, _pool(d), _node_class(d))}
+    return TARGET.yaml(lines, _pool(d), _node_class(d))
 
 
 def _pool(d: Deployment) -> Fields:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
-from tonnage.export.kit import BadRequest, Deployment, Fields, Files, Server, Target, server, templated_name
+from tonnage.export.kit import BadRequest, Deployment, Fields, Server, Target, server, templated_name
 from tonnage.export.targets.kubernetes import literal_argument, node_selector, resource, resource_name
 from tonnage.export.targets.vllm import NIXL, NIXL_HOST
 
 TARGET = Target(
-    name="kserve",
     title="KServe LLMInferenceService",
     version="serving.kserve.io/v1alpha2",
     files=("service.yaml",),
@@ -31,7 +30,7 @@ WRITTEN_BY_KSERVE: Final = {"--host": 2, "--port": 2, "--tensor-parallel-size": 
 """Options that the resource's own fields become, and the words of each."""
 
 
-def export(d: Deployment) -> Files:
+def export(d: Deployment) -> str:
     """`service.yaml`."""
     alone = d.layout.tp * d.layout.pp
     if d.nodes > 1 and (d.layout.dp % d.nodes or alone > d.ranks_per_node):
@@ -59,7 +58,7 @@ def export(d: Deployment) -> Files:
         spec["prefill"] = _workload(d, made, replicas=d.prefill_workers)
     secret = {"serving.kserve.io/secretName": "hf-token"}
     document = resource(f"{TARGET.version}/LLMInferenceService", d.name, annotations=secret, spec=spec)
-    return {"service.yaml": TARGET.yaml(lines, document)}
+    return TARGET.yaml(lines, document)
 
 
 def _workload(d: Deployment, made: Server, *, replicas: int) -> Fields:

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 
-from tonnage.domain.plan import FleetDay, ServePlan
+from tonnage.domain.plan import ServePlan
+from tonnage.domain.serve_parts import FleetDay
 from tonnage.engines.registry import metrics_of
 from tonnage.export.kit import BadRequest, Deployment, Fields, Files, Server, Target, server
 
 TARGET = Target(
-    name="kubernetes",
     title="Kubernetes",
     version="1.37",
     files=("serve.yaml", "autoscale.yaml", "scale-to-zero.yaml"),

@@ -17,13 +17,10 @@ from tonnage.export.kit import (
 )
 
 TARGET = Target(
-    name="llamacpp",
     title="llama.cpp",
     version="00dc8057",
-    files=("serve.sh",),
     engines=("llamacpp",),
     one_node=True,
-    start="bash serve.sh",
     words={
         "KV cache": {
             "bf16": "bf16",
@@ -103,7 +100,7 @@ def serve(d: Deployment) -> Server:
     cache = TARGET.word("KV cache", d.precision.kv)
     argv = ["llama-server", "--hf-repo", f"{_repository(d)}:{_weights(d.precision.weights)}"]
     slots, length = d.engine.max_num_seqs, d.max_model_len
-    options: dict[str, str | int | None] = {
+    options = {
         "parallel": slots,
         "ctx-size": length * (slots or 1) if length is not None else None,
         "batch-size": d.engine.max_num_batched_tokens,

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.export.kit import Deployment, Fields, Files, Server, Target, server, templated_name
+from tonnage.export.kit import Deployment, Fields, Server, Target, server, templated_name
 from tonnage.export.targets.kubernetes import SHARED_MEMORY, SHARED_MEMORY_MOUNT, node_selector, resource_name
 from tonnage.export.targets.vllm import NIXL, NIXL_HOST
 
 TARGET = Target(
-    name="llm-d",
     title="llm-d ModelService chart",
     version="v0.4.1",
     files=("values.yaml",),
@@ -30,7 +29,7 @@ BEHIND_PROXY_PORT: Final = 8200
 """Where a decode pod's vLLM listens when the routing sidecar stands before it."""
 
 
-def export(d: Deployment) -> Files:
+def export(d: Deployment) -> str:
     """`values.yaml`."""
     made = server(d)
     model = templated_name(d.model, what="model", by="the chart")
@@ -58,7 +57,7 @@ def export(d: Deployment) -> Files:
         "decode": _pods(d, made, replicas=d.decode_workers or d.replicas, proxied=disaggregated),
         "prefill": _pods(d, made, replicas=d.prefill_workers, proxied=False) if disaggregated else {"create": False},
     }
-    return {"values.yaml": TARGET.yaml(lines, values)}
+    return TARGET.yaml(lines, values)
 
 
 def _pods(d: Deployment, made: Server, *, replicas: int, proxied: bool) -> Fields:

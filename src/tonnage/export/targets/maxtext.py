@@ -7,10 +7,9 @@ import shlex
 from functools import lru_cache
 from typing import Final
 
-from tonnage.export.kit import BadRequest, Fields, Files, Job, Target, builds_as_planned, data_text
+from tonnage.export.kit import BadRequest, Fields, Job, Target, builds_as_planned, data_text, lines
 
 TARGET = Target(
-    name="maxtext",
     title="MaxText",
     version="0.2.5",
     files=("train.sh",),
@@ -50,7 +49,7 @@ REMAT: Final = {"full": "full", "selective": "minimal", "none": "minimal_with_co
 """Recomputation -> `remat_policy`: everything; attention's result and what is element-wise; the latter alone."""
 
 
-def export(made: Job) -> Files:
+def export(made: Job) -> str:
     """`train.sh`."""
     notes = [
         *made.lines,
@@ -58,12 +57,12 @@ def export(made: Job) -> Files:
         "Learning rate and schedule: add learning_rate=... and warmup_steps_fraction=... after the script's name.",
         "MaxText keeps weights and moments in 32 bits and multiplies in 16.",
     ]
-    lines = [
+    words = [
         "exec python3 -m maxtext.trainers.pre_train.train src/maxtext/configs/base.yml",
         *(shlex.quote(f"{name}={value}") for name, value in arguments(made).items()),
         'base_output_directory="$OUTPUT" grain_train_files="$DATA" tokenizer_path="$TOKENIZER" "$@"',
     ]
-    return {"train.sh": TARGET.script(notes, " \\\n  ".join(lines) + "\n", needs=NEEDS)}
+    return TARGET.script(notes, lines(words), needs=NEEDS)
 
 
 def arguments(made: Job) -> Fields:

@@ -10,7 +10,6 @@ from tonnage.export.kit import BadRequest, Fields, Files, Job, Options, Target, 
 from tonnage.export.targets.torchrun import launcher
 
 TARGET = Target(
-    name="megatron",
     title="Megatron-LM",
     version="0.19.2",
     files=("pretrain.sh", "model_flags.py"),

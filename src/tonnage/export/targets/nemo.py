@@ -14,7 +14,6 @@ from tonnage.export.targets.megatron import SHARDED
 from tonnage.export.targets.torchrun import planned_program
 
 TARGET = Target(
-    name="nemo",
     title="NeMo Framework (Megatron-Bridge)",
     version="0.6.2",
     files=("launch.sh", "train.py", "plan.json"),
@@ -61,7 +60,9 @@ def export(made: Job) -> Files:
     needs = {"DATA": "what to train on", "OUTPUT": "shared folder for checkpoints"}
     needs |= {} if pretrains else {"WEIGHTS": "folder with the weights to start from"}
     exports = f"CUDA_DEVICE_MAX_CONNECTIONS=1 {' '.join(needs)}"
-    return planned_program(TARGET, made, settings=settings(made), lines=lines, needs=needs, exports=exports)
+    return planned_program(
+        TARGET, made, program="nemo.py.txt", settings=settings(made), lines=lines, needs=needs, exports=exports
+    )
 
 
 def settings(made: Job) -> Fields:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tonnage.export.kit import BadRequest, Fields, Files, RlJob, Target
+from tonnage.export.kit import BadRequest, Fields, RlJob, Target
 
 TARGET = Target(
-    name="nemo-rl",
     title="NeMo-RL",
     version="0.6",
     files=("nemo_rl.yaml",),
@@ -15,14 +14,14 @@ TARGET = Target(
 """Source: examples/configs/grpo_math_1B.yaml and its performance recipes, read 2026-11-22."""
 
 
-def export(made: RlJob) -> Files:
+def export(made: RlJob) -> str:
     """`nemo_rl.yaml`."""
     if made.case.algorithm == "ppo":
         raise BadRequest("algorithm: the recipe here has no critic; export ppo to verl, or plan grpo, rloo or dapo")
     if made.splits_nodes:
         raise BadRequest("rollout_count: NeMo-RL splits whole machines; plan a split of whole machines")
     notes = [*made.lines, "Put it beside examples/configs, whose grpo_math_1B.yaml it builds on."]
-    return {"nemo_rl.yaml": TARGET.yaml(notes, _recipe(made))}
+    return TARGET.yaml(notes, _recipe(made))
 
 
 def _recipe(made: RlJob) -> Fields:

@@ -13,7 +13,6 @@ from tonnage.export.kit import BadRequest, Fields, Files, Job, Target
 from tonnage.export.targets.torchrun import planned_program
 
 TARGET = Target(
-    name="neuronx",
     title="optimum-neuron for AWS Trainium",
     version="0.4.3",
     files=("launch.sh", "train.py", "plan.json"),
@@ -62,7 +61,16 @@ def export(made: Job) -> Files:
     needs = {"DATA": "what to train on", "OUTPUT": "shared folder for checkpoints"}
     exports = "DATA OUTPUT NEURON_CC_FLAGS=--model-type=transformer MALLOC_ARENA_MAX=64"
     ranks = made.per_node * cores
-    return planned_program(TARGET, made, settings=written, lines=lines, needs=needs, exports=exports, per_node=ranks)
+    return planned_program(
+        TARGET,
+        made,
+        program="neuronx.py.txt",
+        settings=written,
+        lines=lines,
+        needs=needs,
+        exports=exports,
+        per_node=ranks,
+    )
 
 
 def settings(made: Job) -> Fields:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
-from tonnage.export.kit import BadRequest, Fields, Files, RlJob, Target
+from tonnage.export.kit import BadRequest, Fields, RlJob, Target, lines
 
 TARGET = Target(
-    name="openrlhf",
     title="OpenRLHF",
     version="0.11.2",
     files=("openrlhf.sh",),
@@ -24,17 +23,16 @@ KL_WEIGHT: Final = 0.01
 """The program's own default of `algo.kl.init_coef`; 0 loads no reference."""
 
 
-def export(made: RlJob) -> Files:
+def export(made: RlJob) -> str:
     """`openrlhf.sh`."""
     _check(made)
-    words = [f"  {line} \\" for line in _lines(_options(made))]
-    lines = ["python3 -m openrlhf.cli.train_ppo_ray \\", *words, '  "$@"']
+    words = ["python3 -m openrlhf.cli.train_ppo_ray", *_lines(_options(made)), '"$@"']
     notes = [
         *made.lines,
         "Set DATA to your prompts and REWARD to your Python file with reward_func; one pass over DATA is at most",
         "the planned steps: with fewer prompts add --train.num_episodes. Ray runs on every machine before this starts.",
     ]
-    return {"openrlhf.sh": TARGET.script(notes, "\n" + "\n".join(lines) + "\n")}
+    return TARGET.script(notes, "\n" + lines(words))
 
 
 def _check(made: RlJob) -> None:

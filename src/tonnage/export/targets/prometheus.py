@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tonnage.export.kit import Deployment, Fields, Files, Target
+from tonnage.export.kit import Deployment, Fields, Target
 from tonnage.export.observe import Signal, Watched, watched
 from tonnage.units import show
 
 TARGET = Target(
-    name="prometheus",
     title="Prometheus alert rules",
     version="2.42 and later",
     files=("tonnage.rules.yaml",),
@@ -31,7 +30,7 @@ Rule = tuple[str, str, str, str, str]
 """Name, what holds when it fires, for how long, severity, and what is told."""
 
 
-def export(d: Deployment) -> Files:
+def export(d: Deployment) -> str:
     """`tonnage.rules.yaml`."""
     seen = watched(d)
     rules = [_alert(seen, rule, "humanizeDuration") for rule in _objectives(seen)]
@@ -43,7 +42,7 @@ def export(d: Deployment) -> Files:
         *(f"{name}: {seen.engine} states none; measure it from outside." for name in seen.unwatched),
     ]
     groups = [{"name": f"tonnage-{seen.job}", "interval": "30s", "rules": rules}]
-    return {"tonnage.rules.yaml": TARGET.yaml(lines, {"groups": groups})}
+    return TARGET.yaml(lines, {"groups": groups})
 
 
 def _alert(seen: Watched, rule: Rule, shown: str) -> Fields:

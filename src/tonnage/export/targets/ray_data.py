@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-from tonnage.export.kit import Deployment, Files, Target, head
+from tonnage.export.kit import Deployment, Target, head
 from tonnage.export.targets.vllm import settings
 
 TARGET = Target(
-    name="ray-data",
     title="Ray Data LLM",
     version="2.60",
     files=("batch.py",),
@@ -18,7 +17,7 @@ TARGET = Target(
 """Source: ray.data.llm of the 2.60.0 wheel; docs.ray.io/en/latest/data/working-with-llms.html."""
 
 
-def export(d: Deployment) -> Files:
+def export(d: Deployment) -> str:
     """`batch.py`."""
     lines = [*d.lines, "Ray takes up lost tasks by itself; a run that ends is started anew from its first block."]
     engine = ascii(json.dumps(settings(d), sort_keys=True))
@@ -42,4 +41,4 @@ processor = build_processor(
 )
 processor(ray.data.read_json(os.environ["INPUT"], lines=True)).write_json(os.environ["OUTPUT"])
 """
-    return {"batch.py": head(f"{TARGET.title} {TARGET.version} and vLLM", d.engine.version or "", lines=lines) + body}
+    return head(f"{TARGET.title} {TARGET.version} and vLLM", d.engine.version or "", lines=lines) + body

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-from tonnage.export.kit import Deployment, Fields, Files, Target, server
+from tonnage.export.kit import Deployment, Fields, Target, server
 from tonnage.export.targets.vllm import settings
 
 TARGET = Target(
-    name="ray-serve",
     title="Ray Serve LLM",
     version="2.60",
     files=("serve.yaml",),
@@ -18,7 +17,7 @@ TARGET = Target(
 """Source: ray.serve.llm.LLMConfig of the 2.60.0 wheel; docs.ray.io/en/latest/serve/llm; ray.util.accelerators."""
 
 
-def export(d: Deployment) -> Files:
+def export(d: Deployment) -> str:
     """`serve.yaml`."""
     made = server(d)
     config: Fields = {
@@ -49,4 +48,4 @@ def export(d: Deployment) -> Files:
     lines = [*made.notes, "Ray workers read HF_TOKEN from their own environment; it never stands here."]
     if not ray_name:
         lines.append(f"Ray has no name for {d.accelerator}: it places ranks on any accelerator of the cluster.")
-    return {"serve.yaml": TARGET.yaml(lines, document, beside=f" and vLLM {made.version}")}
+    return TARGET.yaml(lines, document, beside=f" and vLLM {made.version}")

@@ -20,12 +20,9 @@ from tonnage.export.kit import (
 )
 
 TARGET = Target(
-    name="sglang",
     title="SGLang",
     version="0.5.23",
-    files=("serve.sh",),
     engines=("sglang",),
-    start="bash serve.sh",
     words={
         "KV cache": {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8_e4m3"},
     },

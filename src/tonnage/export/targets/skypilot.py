@@ -20,7 +20,6 @@ from tonnage.export.targets.slurm import FRAMEWORK_FILES
 from tonnage.export.targets.vllm import settings
 
 TARGET = Target(
-    name="skypilot",
     title="SkyPilot",
     version="0.14.1",
     files=("service.yaml", "job.yaml", "train.yaml", "launch.sh", "batch.py", "engine.json", *FRAMEWORK_FILES),

@@ -14,7 +14,6 @@ FRAMEWORK_FILES = (
 LEADER = 'read -r LEADER_ADDRESS < <(scontrol show hostnames "$SLURM_JOB_NODELIST")'
 """The first of the job's nodes."""
 TARGET = Target(
-    name="slurm",
     title="Slurm",
     version="24.05",
     files=("serve.sbatch", "train.sbatch", *FRAMEWORK_FILES),

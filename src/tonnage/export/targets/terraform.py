@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tonnage.export.kit import BadRequest, Deployment, Fields, Files, Target, json_text
+from tonnage.export.kit import BadRequest, Deployment, Fields, Target, json_text
 from tonnage.version import __version__
 
 TARGET = Target(
-    name="terraform",
     title="Terraform",
     version="JSON configuration syntax of 1.x",
     files=("nodes.tf.json",),
@@ -23,7 +22,7 @@ TARGET = Target(
 """Source: hashicorp/terraform-provider-google 7189bc4, -aws 88c078b, -azurerm c953854: website/docs/r."""
 
 
-def export(d: Deployment) -> Files:
+def export(d: Deployment) -> str:
     """`nodes.tf.json`."""
     if d.provider not in GROUPS:
         raise BadRequest(
@@ -32,7 +31,7 @@ def export(d: Deployment) -> Files:
         )
     variables, kind, group = GROUPS[d.provider](d)
     group = _literal(group) | {name: f"${{var.{name}}}" for name in variables}
-    return {"nodes.tf.json": module_text(d.name, d.lines, asks=variables, resource={kind: group})}
+    return module_text(d.name, d.lines, asks=variables, resource={kind: group})
 
 
 def module_text(name: str, lines: Iterable[str], *, asks: Asked, resource: Fields) -> str:

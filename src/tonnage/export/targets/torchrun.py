@@ -7,7 +7,6 @@ from typing import Final
 from tonnage.export.kit import DATA_PARALLEL, UNTESTED, Fields, Files, Job, Target, data_text, json_text, shell
 
 TARGET = Target(
-    name="torchrun",
     title="PyTorch torchrun and FSDP2",
     version="2.6",
     files=("launch.sh", "plan.json", "fsdp2.py"),
@@ -56,7 +55,7 @@ def launcher(made: Job, *, program: str = '"$SCRIPT"', last: str = "", per_node:
     return f'exec {command} \\\n  {program} "$@"' + (f" {last}" if last else "")
 
 
-def _settings(made: Job) -> dict[str, object]:
+def _settings(made: Job) -> Fields:
     """The constants at the head of the exported script, by name."""
     return {
         "model": made.model,
@@ -81,6 +80,7 @@ def planned_program(
     target: Target,
     made: Job,
     *,
+    program: str,
     settings: Fields,
     lines: list[str],
     needs: dict[str, str],
@@ -88,13 +88,13 @@ def planned_program(
     per_node: int | None = None,
 ) -> Files:
     """
-    `launch.sh`, `train.py` and `plan.json` of a target whose program, `data/TARGET.py.txt`, reads the plan.
+    `launch.sh`, `train.py` and `plan.json` of a target whose program, a file of `data`, reads the plan.
 
     `needs` are variables that the reader must set, with what each is; `exports` is what the program finds set.
     """
     start = launcher(made, program="train.py", per_node=per_node)
     return {
         "launch.sh": target.script([UNTESTED, *made.lines, *lines], f"export {exports}\n{start}\n", needs=needs),
-        "train.py": data_text(f"{target.name}.py.txt"),
+        "train.py": data_text(program),
         "plan.json": json_text(settings),
     }

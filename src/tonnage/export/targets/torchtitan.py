@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.export.kit import BadRequest, Fields, Files, Job, Options, Target, builds_as_planned, flags, shell
+from tonnage.export.kit import BadRequest, Fields, Job, Options, Target, builds_as_planned, flags, shell
 from tonnage.export.targets.torchrun import launcher
 
 TARGET = Target(
-    name="torchtitan",
     title="torchtitan",
     version="0.3.0",
     files=("train.sh",),
@@ -53,9 +52,6 @@ def _settle_options(found: Fields) -> Fields:
 
 _MODELS: Final = {
     **{flavour: model for model, (_, flavour, _) in FLAVOURS.items()},
-    "llama3_8b": "Llama-3.1-8B",
-    "llama3_70b": "Llama-3.1-70B",
-    "llama3_405b": "Llama-3.1-405B",
     "qwen3_30b-a3b": "Qwen3-30B-A3B",
 }
 """Configuration, or module and flavour of releases before 0.3 -> the network it builds."""
@@ -91,7 +87,7 @@ OPTIONS = Options(
 )
 
 
-def export(made: Job) -> Files:
+def export(made: Job) -> str:
     """`train.sh`."""
     module, flavour = _flavour(made)
     notes = [
@@ -103,7 +99,7 @@ def export(made: Job) -> Files:
     program = "-m torchtitan.train \\\n  " + shell(argv) + ' \\\n  --hf_assets_path "$ASSETS"'
     # A sub-command of its parser: options of the job stand before it.
     launch = launcher(made, program=program, last=f"activation_checkpoint:{made.recompute}")
-    return {"train.sh": TARGET.script(notes, launch + "\n", needs={"ASSETS": "folder of the tokenizer"})}
+    return TARGET.script(notes, launch + "\n", needs={"ASSETS": "folder of the tokenizer"})
 
 
 def arguments(made: Job) -> list[str]:

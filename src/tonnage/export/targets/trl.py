@@ -19,7 +19,6 @@ from tonnage.export.kit import (
 from tonnage.export.targets.accelerate import configuration, machines
 
 TARGET = Target(
-    name="trl",
     title="TRL",
     version="1.16.0",
     files=("sft.yaml", "accelerate.yaml", "launch.sh"),

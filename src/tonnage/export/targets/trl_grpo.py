@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.export.kit import BadRequest, Fields, Files, RlJob, Target
+from tonnage.export.kit import BadRequest, Fields, RlJob, Target
 
 TARGET = Target(
-    name="trl-grpo",
     title="TRL GRPO",
     version="1.16.0",
     files=("trl.yaml",),
@@ -20,7 +19,7 @@ KL_WEIGHT: Final = 0.001
 """Of DeepSeek-R1, as TRL's own documentation of `beta` says; 0 loads no reference."""
 
 
-def export(made: RlJob) -> Files:
+def export(made: RlJob) -> str:
     """`trl.yaml`."""
     if made.case.algorithm not in LOSSES:
         raise BadRequest(f"algorithm: `trl grpo` runs grpo and dapo, not {made.case.algorithm}; export to verl")
@@ -29,7 +28,7 @@ def export(made: RlJob) -> Files:
     if not made.sharded:
         raise BadRequest("framework: TRL shards the trainer over all ranks; plan with --framework fsdp")
     notes = [*made.lines, "Add dataset_name and reward_funcs; `accelerate config` writes fsdp.yaml for your machines."]
-    return {"trl.yaml": TARGET.yaml(notes, _configuration(made))}
+    return TARGET.yaml(notes, _configuration(made))
 
 
 def _configuration(made: RlJob) -> Fields:

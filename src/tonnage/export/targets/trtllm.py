@@ -20,17 +20,15 @@ from tonnage.export.kit import (
     needs_quantised,
     number,
     shell,
+    stated,
     version_of,
 )
 
 TARGET = Target(
-    name="trtllm",
     title="TensorRT-LLM",
     version="1.2.0",
-    files=("serve.sh",),
     engines=("trtllm",),
     one_node=True,  # over several it needs an MPI launcher of the site's own
-    start="bash serve.sh",
     words={
         "KV cache": {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8", "nvfp4": "nvfp4"},
     },
@@ -122,16 +120,15 @@ def _options(d: Deployment) -> Fields:
             f"TensorRT-LLM replicates attention over all ranks or none, not tp {d.layout.tp} with dp {d.layout.dp}; "
             f"choose another option"
         )
-    cache: Fields = {"dtype": TARGET.word("KV cache", d.precision.kv)}
-    if d.engine.prefix_caching is not None:
-        cache["enable_block_reuse"] = d.engine.prefix_caching
-    if d.engine.block_tokens is not None:
-        cache["tokens_per_block"] = d.engine.block_tokens
-    options: Fields = {"kv_cache_config": cache}
-    if d.layout.dp > 1:
-        options["enable_attention_dp"] = True
-    if d.engine.chunked_prefill is not None:
-        options["enable_chunked_prefill"] = d.engine.chunked_prefill
-    if d.engine.cuda_graphs is False:
-        options["cuda_graph_config"] = None
-    return options
+    engine = d.engine
+    cache = {
+        "dtype": TARGET.word("KV cache", d.precision.kv),
+        "enable_block_reuse": engine.prefix_caching,
+        "tokens_per_block": engine.block_tokens,
+    }
+    options = {
+        "kv_cache_config": stated(cache),
+        "enable_attention_dp": True if d.layout.dp > 1 else None,
+        "enable_chunked_prefill": engine.chunked_prefill,
+    }
+    return stated(options) | ({"cuda_graph_config": None} if engine.cuda_graphs is False else {})

@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
-from tonnage.export.kit import BadRequest, Fields, Files, RlJob, Target
+from tonnage.export.kit import BadRequest, Fields, RlJob, Target, lines
 
 TARGET = Target(
-    name="verl",
     title="verl",
     version="0.9.1",
     files=("verl.sh",),
@@ -21,7 +20,7 @@ LONGEST_PROMPT: Final = 4
 ESTIMATORS: Final = {"grpo": "grpo", "dapo": "grpo", "rloo": "rloo", "ppo": "gae"}
 
 
-def export(made: RlJob) -> Files:
+def export(made: RlJob) -> str:
     """`verl.sh`."""
     if made.case.staleness > 1:
         raise BadRequest("staleness: verl's files here know 0 and 1; plan with --staleness 1")
@@ -33,9 +32,8 @@ def export(made: RlJob) -> Files:
     )
     words = [shlex.quote(f"{name}={value}") for name, value in _overrides(made).items()]
     words.insert(1, 'data.train_files="${DATA:?}"')
-    lines = [f"python3 -m {module} --config-name={config} \\", *(f"  {word} \\" for word in words), '  "$@"']
     notes = [*made.lines, "Set DATA to your parquet file and add your reward function as an argument."]
-    return {"verl.sh": TARGET.script(notes, "\n" + "\n".join(lines) + "\n")}
+    return TARGET.script(notes, "\n" + lines([f"python3 -m {module} --config-name={config}", *words, '"$@"']))
 
 
 def _overrides(made: RlJob) -> Fields:

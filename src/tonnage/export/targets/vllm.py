@@ -17,17 +17,15 @@ from tonnage.export.kit import (
     needs_quantised,
     number,
     shell,
+    stated,
     version_of,
     weight_notes,
 )
 
 TARGET = Target(
-    name="vllm",
     title="vLLM",
     version="0.32.0",
-    files=("serve.sh",),
     engines=("vllm",),
-    start="bash serve.sh",
     words={
         "KV cache": {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8"},
     },
@@ -100,35 +98,36 @@ OPTIONS = Options(
 """As vLLM's own parser names them (`data/options/vllm.json`); KServe's runtime says --model_id."""
 
 
-def settings(d: Deployment) -> dict[str, str | int | float | bool]:
+def settings(d: Deployment) -> Fields:
     """The plan's settings by the names of vLLM's engine arguments; None of them is left to a default that moves."""
     engine, layout = d.engine, d.layout
-    found: dict[str, str | int | float | bool | None] = {
-        "dtype": _DTYPE.get(d.precision.activations, "auto"),
-        "quantization": "fp8" if needs_quantised(d) else None,
-        "kv_cache_dtype": TARGET.word("KV cache", d.precision.kv),
-        "tensor_parallel_size": layout.tp,
-        "pipeline_parallel_size": layout.pp,
-        "data_parallel_size": layout.dp if layout.dp > 1 else None,
-        "enable_expert_parallel": True if layout.ep > 1 else None,
-        "max_model_len": d.max_model_len,
-        "max_num_seqs": engine.max_num_seqs,
-        "max_num_batched_tokens": engine.max_num_batched_tokens,
-        "gpu_memory_utilization": engine.memory_fraction,
-        "block_size": engine.block_tokens,
-        "enable_chunked_prefill": engine.chunked_prefill,
-        "enable_prefix_caching": engine.prefix_caching,
-        "speculative_config": _drafting(engine),
-        "mm_encoder_tp_mode": engine.mm_encoder_tp_mode,
-        **_adapters(engine.adapters),
-        "enforce_eager": True if engine.cuda_graphs is False else None,
-        "distributed_executor_backend": "ray" if d.nodes > 1 else None,
-        "data_parallel_backend": "ray" if d.nodes > 1 and layout.dp > 1 else None,
-    }
-    return {name: value for name, value in found.items() if value is not None}
+    return stated(
+        {
+            "dtype": _DTYPE.get(d.precision.activations, "auto"),
+            "quantization": "fp8" if needs_quantised(d) else None,
+            "kv_cache_dtype": TARGET.word("KV cache", d.precision.kv),
+            "tensor_parallel_size": layout.tp,
+            "pipeline_parallel_size": layout.pp,
+            "data_parallel_size": layout.dp if layout.dp > 1 else None,
+            "enable_expert_parallel": True if layout.ep > 1 else None,
+            "max_model_len": d.max_model_len,
+            "max_num_seqs": engine.max_num_seqs,
+            "max_num_batched_tokens": engine.max_num_batched_tokens,
+            "gpu_memory_utilization": engine.memory_fraction,
+            "block_size": engine.block_tokens,
+            "enable_chunked_prefill": engine.chunked_prefill,
+            "enable_prefix_caching": engine.prefix_caching,
+            "speculative_config": _drafting(engine),
+            "mm_encoder_tp_mode": engine.mm_encoder_tp_mode,
+            **_adapters(engine.adapters),
+            "enforce_eager": True if engine.cuda_graphs is False else None,
+            "distributed_executor_backend": "ray" if d.nodes > 1 else None,
+            "data_parallel_backend": "ray" if d.nodes > 1 and layout.dp > 1 else None,
+        }
+    )
 
 
-def _adapters(kept: Adapters | None) -> dict[str, str | int | float | bool | None]:
+def _adapters(kept: Adapters | None) -> Fields:
     """Slots for LoRA adapters, and room on the host for all that there are."""
     if kept is None or not kept.slots:
         return {}

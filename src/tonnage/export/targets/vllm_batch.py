@@ -8,7 +8,6 @@ from tonnage.export.targets.vllm import TARGET as ENGINE
 from tonnage.export.targets.vllm import settings
 
 TARGET = Target(
-    name="vllm-batch",
     title="vLLM offline",
     version=ENGINE.version,
     files=("batch.sh", "batch.py", "engine.json"),
