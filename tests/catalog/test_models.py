@@ -180,6 +180,21 @@ def test_a_person_adds_a_model_of_their_own(tmp_path: Path, monkeypatch: pytest.
     assert told("fit", "tiny-Instruct-FP8", "-a", "H100").rows[0].precision.weights == "fp8"
 
 
+def test_a_model_of_ones_own_comes_before_a_shipped_one_that_is_spelt_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = told("fit", "Qwen3-8B", "-a", "H100").parameters
+    (tmp_path / "own.toml").write_text(
+        '[[model]]\nid = "qwen3-8b"\nmodel_type = "llama"\nhidden_size = 64\nnum_hidden_layers = 2\n'
+        'num_attention_heads = 4\nintermediate_size = 128\nvocab_size = 100\nsource = "ours"\n',
+        encoding="utf-8",
+    )
+    monkeypatch.setenv("TONNAGE_CATALOG", str(tmp_path))
+    for name in ("qwen3-8b", "Qwen3-8B", "qwen3-8b-fp8"):
+        assert told("fit", name, "-a", "H100").parameters == 95_040
+    assert told("fit", "Qwen/Qwen3-8B", "-a", "H100").parameters == shipped > 8e9
+
+
 def test_a_model_of_ones_own_may_not_take_a_known_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "own.toml"
     text = f'[[model]]\nid = "{LLAMA}"\nmodel_type = "llama"\nhidden_size = 64\nnum_hidden_layers = 2\n'

@@ -151,13 +151,16 @@ def model(name: str, additions: Additions = NOTHING) -> Model:
     """
     One model by catalogue id or by any of its names; a precision suffix sets `quantization`.
 
-    The user's own models come first. A dated version has its own context, and a published checkpoint its own formats,
-    where tables list them; what the formats do not name is in 16 bits.
+    The user's own models come first, however the name is spelt, but for the exact id of a shipped one. A dated version
+    has its own context, and a published checkpoint its own formats, where tables list them; what the formats do not
+    name is in 16 bits.
 
     Raises
     ------
     UnknownName
         No such model; suggests the nearest.
+    BadRequest
+        The name is too long to be one.
 
     Examples
     --------
@@ -261,6 +264,7 @@ def _context_of_version(name: str) -> int | None:
 
 @cache
 def _rows() -> Mapping[str, Row]:
+    """Rows of the two tables of shipped models as text, by id; an id that stands in both is refused."""
     found: dict[str, Row] = {}
     for row in (*table(FOLDER / "models.csv"), *_models_by_size().values()):
         if row["id"] in found:
@@ -277,7 +281,7 @@ def _all_models() -> Mapping[str, Model]:
 @lru_cache(maxsize=4)
 def _index(own: tuple[str, ...]) -> names.Index:
     aliases = {row["alias"]: row["id"] for row in table(FOLDER / "aliases.csv")}
-    return names.index((*_rows(), *own), aliases)
+    return names.index((*own, *_rows()), aliases)
 
 
 @lru_cache(maxsize=16)

@@ -120,13 +120,19 @@ def training_use(setup: TrainSetup) -> CalibrationUse | None:
 def _trained(
     setup: TrainSetup | TrainConfiguration, *, model: Model, part: Accelerator, software: str
 ) -> CalibrationUse | None:
-    """What measured runs of a model make of its step and memory in a setup; None where none were measured."""
+    """
+    What the user's own runs of this very model make of its step, and of its memory beside weights and states.
+
+    None where none were measured.
+    """
     from tonnage.core.train_estimate import own_factors
 
     factors = own_factors(setup, model=model.id, accelerator=part, software=software)
     if not factors:
         return None
-    moved = _moved({name: (factor, 1.0) for name, (factor, _) in factors.items()})
+    # Weights and states follow from counts and formats: what was measured moves the rest of a peak alone.
+    named = {"memory_peak_bytes": "memory_beside_states_bytes"}
+    moved = _moved({named.get(name, name): (factor, 1.0) for name, (factor, _) in factors.items()})
     return _use(part.calibrations[software + TRAINING], model=model.id, moved=moved, training=True)
 
 

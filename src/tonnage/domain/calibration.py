@@ -111,7 +111,7 @@ class Moved(Record, kw_only=True):
     """What a calibration makes of one number of an answer."""
 
     quantity: str
-    """tpot_s, ttft_s, output_tokens_per_s or step_s."""
+    """tpot_s, ttft_s, output_tokens_per_s, step_s or memory_beside_states_bytes."""
     factor: float
     """The number with the calibration over that without, at the same requests in flight. [-]"""
 

@@ -38,6 +38,7 @@ METRICS: Final = {
         Metric("board_w", "power each", "W"),
         Metric("requests_per_s", "req/s", less_is_better=False),
         Metric("memory_peak_bytes", "peak memory", "bytes"),
+        Metric("memory_beside_states_bytes", "memory beside weights and states", "bytes"),
     )
 }
 """Every metric by its name, in the order of columns."""

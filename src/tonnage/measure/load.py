@@ -369,7 +369,8 @@ async def words_for(connection: Connection, spec: Spec, *, salt: str) -> int:
     """
     Words that make up the wanted prompt, by the server's own count of two probes.
 
-    A server that does not count gets three words for four tokens, as English has.
+    A server that does not count gets three words for four tokens, as English has. `salt` is the run's: probes have
+    indexes that no request of it has.
 
     Raises
     ------

@@ -87,7 +87,11 @@ def _source_of(grid: Grid | None, *, collective: bool) -> str:
 def roofline_of(
     op: Operator, *, accelerator: Accelerator, ladder: Ladder
 ) -> tuple[float, Literal["", "arithmetic", "memory", "link"]]:
-    """One execution at the datasheet's rates, and which of its limits takes the longer. [s]"""
+    """
+    Seconds of one execution at the rates of the `accelerator` (of the network: as the ladder states it), and the limit.
+
+    Nothing for latency and launches; "" is the limit of a collective of one rank, which takes no time.
+    """
     if op.kind in _COLLECTIVES:
         if op.ranks <= 1:
             return 0.0, ""

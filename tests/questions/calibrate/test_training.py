@@ -58,11 +58,16 @@ def test_a_measured_peak_moves_what_is_no_weight_or_state(tmp_path: Path) -> Non
         "step_s": False,
         "memory_peak_bytes": True,
     }
-    own, plain = predicted(path)["memory_peak_bytes"], predicted()["memory_peak_bytes"]
+    answer, before = predicted(path), predicted()
+    told_moved = {one["quantity"]: one["factor"] for one in answer["calibrations"][0]["moved"]}
+    own, plain = answer["memory_peak_bytes"], before["memory_peak_bytes"]
     parts = {part["name"]: part["value"] for part in own["parts"]}
     for part in plain["parts"]:
         moved = parts[part["name"]] / part["value"] if part["value"] else 1.0
         assert moved == pytest.approx(1.0) if part["name"] in EXACT else moved < 0.97
+        if part["value"] and part["name"] not in EXACT:
+            assert moved == pytest.approx(told_moved["memory_beside_states_bytes"])
+    assert told_moved.keys() == {"step_s", "memory_beside_states_bytes"}
     assert own["value"] == pytest.approx(sum(parts.values())) and own["value"] < 0.97 * plain["value"]
     exact = sum(value for name, value in parts.items() if name in EXACT)
     assert exact <= own["low"] < own["high"] < plain["high"]

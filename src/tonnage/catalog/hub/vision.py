@@ -352,7 +352,10 @@ TOWERS: Final[dict[str, Callable[[Config, Config, int], Tower]]] = {
     "kimi_k25": _moonvit,
     "kimi_k3": _moonvit,
 }
-"""Tower by the `model_type` of the composite."""
+"""
+Tower by the `model_type` of the composite: read from its vision_config, its whole config, and the width of its language
+part, which projectors end in.
+"""
 
 
 def tower(model_type: str, v: Config, *, c: Config, width: int) -> Tower | None:

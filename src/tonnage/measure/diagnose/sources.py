@@ -347,7 +347,9 @@ def evidence_from(source: str, *, watch: Watch) -> Evidence:
 
 
 def _from_address(url: str, watch: Watch) -> Evidence:
-    """What a Prometheus server has stored of the window, or a metrics page that is watched over it."""
+    """
+    What a Prometheus server has stored of the window; of any other server its /metrics page, watched until it is over.
+    """
     key = key_of(watch.key_env) if watch.key_env else None
     if not url.rstrip("/").endswith("/metrics") and is_prometheus(url, key=key):
         window = watch.window_s or STORED_S

@@ -127,7 +127,11 @@ def binding_limit(rejected: tuple[Rejection, ...]) -> Verdict:
 
 
 def assumptions(asked: Context[Infer], options: tuple[InferOption, ...]) -> tuple[str, ...]:
-    """Everything the answer takes as given, defaults of the request included; `options` are not looked at."""
+    """
+    What the answer takes as given of its model, headroom, confidence, video, speech, detection and batteries.
+
+    The same whatever the `options` are, which other kinds look at.
+    """
     request, model = asked.request, asked.model
     said = [
         *model.assumed,

@@ -24,8 +24,8 @@ def _follow() -> None:
             sys.modules["sitecustomize"] = this
 
 
-def _let_in() -> None:
-    """The probe; whatever goes wrong with it, the command goes on."""
+def _start_probe() -> None:
+    """Starts the probe, to be closed at exit; where it cannot start, stderr says why and the command goes on."""
     try:
         from tonnage.measure.train.probe import start
 
@@ -49,7 +49,7 @@ def _watch() -> None:
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            _let_in()
+            _start_probe()
 
         loader.exec_module = exec_module
         return spec
