@@ -24,7 +24,6 @@ from tonnage.domain.model import Model
 from tonnage.domain.offline import Offline, Runtime
 from tonnage.domain.precision import number_format
 from tonnage.engines.registry import engines, planned_engines
-from tonnage.errors import BadRequest
 from tonnage.physics.memory import weight_bytes
 from tonnage.physics.network import element_bytes, inference_peak_bytes
 from tonnage.questions.predict.infer_work import Stages, precision_of, stages_of
@@ -122,10 +121,6 @@ def not_run(engine: str, accelerator: Accelerator) -> str | None:
 
 def setup_of(case: InferCase, additions: Additions = NOTHING, *, facts: Offline | None = None) -> Setup:
     """Resolves the names of a case; `facts` are the fitted numbers, absent = the shipped ones."""
-    for field in ("batch", "count", "tp", "resolution", "steps", "seq_len", "rate_per_s", "flop", "activation_values"):
-        value = getattr(case, field)
-        if value is not None and not 0 < value < 1e18:
-            raise BadRequest(f"{field}: '{value}' must be positive")
     facts = facts or offline()
     accelerator = catalog.predictable_accelerator(case.accelerator, additions)
     model = resolve(case.model, additions=additions)

@@ -105,11 +105,7 @@ def step_numbers(setup: TrainSetup) -> tuple[Quantity, ...]:
 
 
 def _check(case: TrainCase) -> None:
-    """Refuses counts, shares and lengths that are out of range."""
-    for name in ("count", "micro_batch", "global_batch", "seq_len", "image_px", "lora_rank"):
-        value = getattr(case, name)
-        if value is not None and value < 1:
-            raise BadRequest(f"{name}: {value} must be at least 1")
+    """Refuses shares and lengths that are out of range; that numbers are positive, the reader of fields has looked."""
     number_format(case.precision)
     if case.recompute_share is not None and not 0 < case.recompute_share <= 1:
         raise BadRequest(

@@ -193,8 +193,6 @@ def _fine_tuning_sequences(request: FineTune, model: Model, said: list[str]) -> 
         )
     if request.tokens is None and each is None:
         raise BadRequest("tokens_per_example is missing: give the mean length of an example, or tokens in all")
-    if request.tokens is None and request.examples is None:
-        raise BadRequest("examples is missing: give how many examples one epoch has, or tokens in all")
     pairs = OBJECTIVES[request.objective].sequences > 1
     if request.objective != "sft" and (request.examples is None or each is None):
         raise BadRequest(
