@@ -11,12 +11,10 @@ from __future__ import annotations
 import datetime
 import sys
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import grids
 import msgspec
-import pandas as pd
 from tables import FAMILIES, SYSTEMS, newest, served
 
 from tonnage import catalog
@@ -26,9 +24,7 @@ from tonnage.domain.efficiency import Grid
 HERE = Path(__file__).resolve().parent
 TARGET = HERE.parents[1] / "src" / "tonnage" / "catalog" / "data" / "efficiency"
 
-Builder = Callable[[pd.DataFrame, Accelerator, str], dict[str, Grid]]
-
-TABLES: tuple[tuple[str, str, Builder], ...] = (
+TABLES: tuple[tuple[str, str, grids.Builder], ...] = (
     ("gemm", "gemm", grids.gemm),
     ("attention", "context_attention", grids.prefill),
     ("attention", "generation_attention", grids.decode),
@@ -46,14 +42,14 @@ def family_grids(root: Path, system: str, family: str, accelerator: Accelerator)
     for operation, name, build in TABLES:
         table = served(root, system, operation, family, name)
         if table is not None:
-            found.update(build(table[1], accelerator, f"{family} {table[0]}"))
+            found |= grids.grids_of(build, table[1], accelerator, source=f"{family} {table[0]}")
     table = newest(root, system, "comm", family, "custom_allreduce")
     if table is not None:
         version, rows = table
         eager = rows["kernel_source"].str.contains("eager") if "kernel_source" in rows else rows["latency"] < 0
         for part, suffix in ((rows[~eager], ""), (rows[eager], "/eager")):
-            if len(part):
-                found.update(grids.collectives(part, accelerator, f"{family} {version}", suffix))
+            own = grids.grids_of(grids.collectives, part, accelerator, source=f"{family} {version}")
+            found |= {f"{key}{suffix}": grid for key, grid in own.items()}
     return found
 
 
@@ -62,7 +58,7 @@ def library_grids(root: Path, system: str, accelerator: Accelerator) -> dict[str
     for engine in ("nccl", "oneccl"):
         table = newest(root, system, "comm", engine, engine)
         if table is not None:
-            return grids.collectives(table[1], accelerator, f"{engine} {table[0]}")
+            return grids.grids_of(grids.collectives, table[1], accelerator, source=f"{engine} {table[0]}")
     return {}
 
 

@@ -2,7 +2,7 @@
 
     python tools/calibration/check.py PACKAGE_FOLDER [--write] [SYSTEM ...]
 
-Left-out shapes: every third class of shapes (columns of HELD) is removed before the grids are built and
+Left-out shapes: every third class of shapes (columns of TESTED) is removed before the grids are built and
 predicted from the rest. Left-out accelerators: each system's own files are hidden and its rows are
 predicted from its kin. Generic: the curve alone. Rows become `Operator`s and go through `operator_s`, as
 in a prediction. --write stores the 90 % quantiles of |log(measured / predicted)| as spread.json.
@@ -11,8 +11,10 @@ in a prediction. --write stores the 90 % quantiles of |log(measured / predicted)
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import grids
 import msgspec
@@ -24,27 +26,13 @@ from tables import FAMILIES, FORMATS, SYSTEMS, newest
 from tonnage import catalog
 from tonnage.catalog import efficiency
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.efficiency import Grid, Ladder
+from tonnage.domain.efficiency import Ladder
 from tonnage.domain.precision import number_format
 from tonnage.physics.operators import operator_s
 from tonnage.physics.work import Operator
 
 SAMPLE = 1200
 """Rows scored of each table; drawn with a fixed seed."""
-
-HELD = {
-    "gemm": ["n", "k"],
-    "context_attention": ["num_heads", "isl"],
-    "generation_attention": ["num_heads", "step"],
-    "context_mla": ["isl"],
-    "generation_mla": ["step"],
-    "moe": ["hidden_size", "inter_size", "topk"],
-    "gdn": ["batch_size", "seq_len"],
-    "scale_matrix": ["k"],
-    "custom_allreduce": ["message_size"],
-    "nccl": ["message_size"],
-    "oneccl": ["message_size"],
-}
 
 
 def gemm_operator(row: pd.Series) -> Operator:
@@ -203,18 +191,31 @@ def message_operator(row: pd.Series) -> Operator:
     return Operator(kind=kind, name="collective", message_bytes=float(row.message_size * width), ranks=row.num_gpus)
 
 
-OPERATORS: dict[str, Callable[[pd.Series], Operator | tuple[Operator, ...]]] = {
-    "gemm": gemm_operator,
-    "context_attention": prefill_operator,
-    "generation_attention": decode_operator,
-    "context_mla": mla_prefill_operator,
-    "generation_mla": mla_decode_operator,
-    "moe": moe_operators,
-    "gdn": state_operator,
-    "scale_matrix": stream_operator,
-    "custom_allreduce": message_operator,
-    "nccl": message_operator,
-    "oneccl": message_operator,
+class Tested(NamedTuple):
+    """How the predictions of one kind of table are tried."""
+
+    operator: Callable[[Any], Operator | tuple[Operator, ...]]
+    """What a row of it timed."""
+    held: tuple[str, ...]
+    """Columns whose values class its shapes."""
+    kinds: tuple[str, ...]
+    """Operator kinds that it speaks for."""
+
+
+TESTED = {
+    "gemm": Tested(gemm_operator, ("n", "k"), ("gemm",)),
+    "context_attention": Tested(prefill_operator, ("num_heads", "isl"), ("attention_prefill",)),
+    "generation_attention": Tested(decode_operator, ("num_heads", "step"), ("attention_decode",)),
+    "context_mla": Tested(mla_prefill_operator, ("isl",), ("mla_prefill",)),
+    "generation_mla": Tested(mla_decode_operator, ("step",), ("mla_decode",)),
+    "moe": Tested(moe_operators, ("hidden_size", "inter_size", "topk"), ("grouped_gemm",)),
+    "gdn": Tested(state_operator, ("batch_size", "seq_len"), ("state_space",)),
+    "scale_matrix": Tested(stream_operator, ("k",), ("elementwise", "embedding")),
+    "custom_allreduce": Tested(message_operator, ("message_size",), ("all_reduce",)),
+    "nccl": Tested(
+        message_operator, ("message_size",), ("all_gather", "reduce_scatter", "all_to_all", "point_to_point")
+    ),
+    "oneccl": Tested(message_operator, ("message_size",), ()),
 }
 
 
@@ -254,7 +255,7 @@ def scored(name: str, table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def third(table: pd.DataFrame, columns: list[str]) -> pd.Series:
+def third(table: pd.DataFrame, columns: Sequence[str]) -> pd.Series:
     """Every third class of shapes: the ranks of the columns' values add up to 1 modulo 3; edges are kept."""
     rank = sum((table[column].rank(method="dense") for column in columns), start=pd.Series(0.0, table.index))
     inner = pd.Series(True, table.index)
@@ -263,12 +264,12 @@ def third(table: pd.DataFrame, columns: list[str]) -> pd.Series:
     return (rank % 3 == 1) & inner
 
 
-def score(name: str, rows: pd.DataFrame, accelerator: Accelerator, ladder: Ladder) -> pd.DataFrame:
+def score(name: str, rows: pd.DataFrame, ladder: Ladder, accelerator: Accelerator) -> pd.DataFrame:
     """Log ratios measured / predicted of a sample, with the rung they rest on."""
     rows = rows if len(rows) <= SAMPLE else rows.sample(SAMPLE, random_state=7)
     ratios, rungs = [], []
     for row in rows.itertuples():
-        made = OPERATORS[name](row)  # type: ignore[arg-type]
+        made = TESTED[name].operator(row)
         total, rung = 0.0, "own"
         for op in made if isinstance(made, tuple) else (made,):
             seconds, rung, _ = operator_s(op, accelerator=accelerator, ladder=ladder)
@@ -278,47 +279,55 @@ def score(name: str, rows: pd.DataFrame, accelerator: Accelerator, ladder: Ladde
     return pd.DataFrame({"ratio": ratios, "rung": rungs}, index=rows.index)
 
 
-def built(name: str, table: pd.DataFrame, accelerator: Accelerator) -> dict[str, Grid]:
-    """Grids of one table."""
-    if name in {"custom_allreduce", "nccl", "oneccl"}:
-        return grids.collectives(table, accelerator, name)
-    build = next(build for _, each, build in TABLES if each == name)
-    return build(table, accelerator, name)
+Split = Callable[[str, pd.DataFrame, Accelerator, str], tuple[pd.DataFrame, Ladder]]
+"""From a table by its name, of one accelerator and family, the rows to predict and what they are predicted from."""
 
 
-def shapes(root: Path, systems: list[str]) -> pd.DataFrame:
-    """Errors on left-out shapes."""
+def errors(root: Path, systems: Iterable[str], split: Split) -> pd.DataFrame:
+    """Of every table of some systems."""
     found = []
     for system in systems:
         accelerator = catalog.accelerator(SYSTEMS[system])
         for family in (*FAMILIES, "library"):
             for name, table in sources(root, system, family):
-                left = third(table, HELD[name])
-                own = built(name, table[~left], accelerator)
-                part = score(name, table[left], accelerator, Ladder(grids=own))
-                found.append(part.assign(table=name, system=system, family=family, left=True))
+                part = score(name, *split(name, table, accelerator, family), accelerator)
+                found.append(part.assign(table=name, system=system))
     return pd.concat(found)
+
+
+def left_shapes(name: str, table: pd.DataFrame, accelerator: Accelerator, _: str) -> tuple[pd.DataFrame, Ladder]:
+    """A third of the shapes, from grids of the others."""
+    left = third(table, TESTED[name].held)
+    build = next((build for _, each, build in TABLES if each == name), grids.collectives)
+    return table[left], Ladder(grids=grids.grids_of(build, table[~left], accelerator, source=name))
+
+
+def by_kin(name: str, table: pd.DataFrame, accelerator: Accelerator, family: str) -> tuple[pd.DataFrame, Ladder]:
+    """Every row, from the grids that are to be seen."""
+    return table, efficiency.ladder(accelerator, family=family)
+
+
+def by_curve(name: str, table: pd.DataFrame, accelerator: Accelerator, _: str) -> tuple[pd.DataFrame, Ladder]:
+    """Every row, from the curve without any grid."""
+    return table, Ladder(multiprocessors=efficiency.ladder(accelerator).multiprocessors)
 
 
 def left_accelerators(root: Path, systems: list[str]) -> pd.DataFrame:
     """Errors on accelerators whose own grids are hidden."""
-    found = []
-    everything = dict(efficiency.grids_by_accelerator())
+    everything, found = efficiency.grids_by_accelerator(), []
     for system in systems:
-        accelerator = catalog.accelerator(SYSTEMS[system])
-        hidden = {name: families for name, families in everything.items() if name != accelerator.id}
-        efficiency._grids.cache_clear()
-        efficiency._read_measured.cache_clear()
-        efficiency.grids_by_accelerator = lambda hidden=hidden: hidden  # type: ignore[assignment]
-        for family in (*FAMILIES, "library"):
-            ladder = efficiency.ladder(accelerator, family=family)
-            for name, table in sources(root, system, family):
-                part = score(name, table, accelerator, ladder)
-                found.append(part.assign(table=name, system=system, family=family))
-    efficiency.grids_by_accelerator = lambda: everything  # type: ignore[assignment]
+        hidden = {name: families for name, families in everything.items() if name != SYSTEMS[system]}
+        with patch.object(efficiency, "grids_by_accelerator", lambda hidden=hidden: hidden):
+            forget()
+            found.append(errors(root, [system], by_kin))
+    forget()
+    return pd.concat(found)
+
+
+def forget() -> None:
+    """Look again which accelerators have grids."""
     efficiency._read_measured.cache_clear()
     efficiency._grids.cache_clear()
-    return pd.concat(found)
 
 
 def report(found: pd.DataFrame, by: list[str]) -> pd.DataFrame:
@@ -337,39 +346,12 @@ def report(found: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     )
 
 
-def generic(root: Path, systems: list[str]) -> pd.DataFrame:
-    """Errors of the curve without any grid."""
-    found = []
-    for system in systems:
-        accelerator = catalog.accelerator(SYSTEMS[system])
-        bare = Ladder(multiprocessors=efficiency.ladder(accelerator).multiprocessors)
-        for family in (*FAMILIES, "library"):
-            for name, table in sources(root, system, family):
-                found.append(score(name, table, accelerator, bare).assign(table=name, system=system, family=family))
-    return pd.concat(found)
-
-
-KINDS = {
-    "gemm": ["gemm"],
-    "context_attention": ["attention_prefill"],
-    "generation_attention": ["attention_decode"],
-    "context_mla": ["mla_prefill"],
-    "generation_mla": ["mla_decode"],
-    "moe": ["grouped_gemm"],
-    "gdn": ["state_space"],
-    "scale_matrix": ["elementwise", "embedding"],
-    "custom_allreduce": ["all_reduce"],
-    "nccl": ["all_gather", "reduce_scatter", "all_to_all", "point_to_point"],
-}
-"""Operator kinds that each table speaks for."""
-
-
 def spread(parts: dict[str, pd.DataFrame]) -> dict[str, dict[str, float]]:
     """90 % quantile of the absolute log ratio by operator kind and rung."""
     found: dict[str, dict[str, float]] = {}
     for rung, errors in parts.items():
         for table, rows in errors.groupby("table"):
-            for kind in KINDS.get(str(table), []):
+            for kind in TESTED[str(table)].kinds:
                 found.setdefault(kind, {})[rung] = round(float(rows["ratio"].abs().quantile(0.9)), 3)
     return found
 
@@ -378,7 +360,8 @@ def main(arguments: list[str]) -> None:
     """Print three tables."""
     root = Path(arguments[0])
     systems = [a for a in arguments[1:] if not a.startswith("--")] or list(SYSTEMS)
-    own, left, curve = shapes(root, systems), left_accelerators(root, systems), generic(root, systems)
+    own, left = errors(root, systems, left_shapes), left_accelerators(root, systems)
+    curve = errors(root, systems, by_curve)
     for title, table in (
         ("left-out shapes", report(own, ["table"])),
         ("left-out accelerators", report(left, ["table", "rung"])),

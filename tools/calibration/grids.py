@@ -1,7 +1,7 @@
 """Kernel tables -> regular grids of times that never fall with tokens.
 
-Each function takes one engine's table of one operator and gives grids by ladder key. A row counts for
-a node when its shape is the node's; nodes that nobody measured borrow the utilisation of their
+Each builder takes one engine's table of one operator and says of which rows its grids are made, by ladder key. A row
+counts for a node when its shape is the node's; nodes that nobody measured borrow the utilisation of their
 neighbours; times are then made monotone (isotonic means). Rows between nodes are left for the check.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from array import array
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +38,6 @@ WITNESSES = 3  # as many rows of one node, from different batches and heads, are
 REACHED = 0.8
 FREE = {"attention_prefill": 1, "attention_decode": 1, "gemm": 2}
 """Leading axes along which times need not rise, by kind: heads that share a key, sides of a weight matrix."""
-ROWS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384]
 
 
 class Shape(NamedTuple):
@@ -220,30 +220,54 @@ def axis_of(values: pd.Series, wanted: list[int]) -> tuple[float, ...]:
     return tuple(float(v) for v in wanted if v in have)
 
 
-def gemm(table: pd.DataFrame, accelerator: Accelerator, source: str, nodes: list[int] | None = None) -> dict[str, Grid]:
+class Candidate(NamedTuple):
+    """One grid to be made of rows, where they meet enough of its nodes."""
+
+    key: str
+    shape: Shape
+    rows: pd.DataFrame
+    columns: list[str]
+    """Coordinates of the rows, an axis each."""
+
+
+Builder = Callable[[pd.DataFrame, Accelerator], Iterator[Candidate]]
+"""From one engine's table of one operator, with `seconds`."""
+
+
+def grids_of(build: Builder, table: pd.DataFrame, accelerator: Accelerator, *, source: str) -> dict[str, Grid]:
+    """The grids of one table by ladder key."""
+    found = {}
+    for key, shape, rows, columns in build(table.assign(seconds=table["latency"] / 1e3), accelerator):
+        grid = regular(shape, rows, columns, source=source)
+        # A smallest product of 60 to 180 us was timed at the host's pace, not the kernel's (vLLM block FP8).
+        if grid is not None and not (shape.kind == "gemm" and grid.floor_s >= HOST_BOUND_S):
+            found[key] = grid
+    return found
+
+
+def on_nodes(key: str, shape: Shape, rows: pd.DataFrame, nodes: dict[str, list[int]]) -> Candidate:
+    """A grid over columns of the rows, on those of the wanted nodes that they have."""
+    axes = tuple(axis_of(rows[column], wanted) for column, wanted in nodes.items())
+    return Candidate(key, shape._replace(axes=axes), rows, list(nodes))
+
+
+def format_shape(kind: str, accelerator: Accelerator, compute: str, stored: str, width: float) -> Shape:
+    """What grids of one kind and format are of, their axes still open."""
+    return Shape(kind, (), machine_of(accelerator, compute), number_format(stored).bytes, width)
+
+
+def gemm(table: pd.DataFrame, accelerator: Accelerator) -> Iterator[Candidate]:
     """Dense products by stored format: n, k, rows."""
-    grids = {}
-    table = table.assign(seconds=table["latency"] / 1e3)
     for name, rows in table.groupby("gemm_dtype"):
         weights, compute = FORMATS[str(name)]
-        sides = [tuple(sorted(float(v) for v in rows[c].unique())) for c in ("n", "k")]
-        if len(sides[0]) * len(sides[1]) < 100:
-            continue
-        shape = Shape(
-            "gemm",
-            (*sides, axis_of(rows["m"], nodes or GEMM_M)),
-            machine_of(accelerator, compute),
-            number_format(weights).bytes,
-            1.0,
-        )
-        grid = regular(shape, rows, ["n", "k", "m"], source=source)
-        # A smallest product of 60 to 180 us was timed at the host's pace, not the kernel's (vLLM block FP8).
-        if grid is not None and grid.floor_s < HOST_BOUND_S:
-            grids[f"gemm/{weights}"] = grid
-    return grids
+        n, k = (tuple(sorted(float(v) for v in rows[side].unique())) for side in ("n", "k"))
+        if len(n) * len(k) >= 100:
+            shape = format_shape("gemm", accelerator, compute, weights, 1.0)
+            shape = shape._replace(axes=(n, k, axis_of(rows["m"], GEMM_M)))
+            yield Candidate(f"gemm/{weights}", shape, rows, ["n", "k", "m"])
 
 
-_ASIDE = frozenset({"latency", "kernel_source", "framework", "version", "device", "op_name", "beam_width"})
+_ASIDE = frozenset({"latency", "seconds", "kernel_source", "framework", "version", "device", "op_name", "beam_width"})
 
 
 def of_one_kernel(table: pd.DataFrame, formats: list[str]) -> pd.DataFrame:
@@ -269,58 +293,41 @@ PREFILL_FORMATS = ["head_dim", "attn_dtype", "kv_cache_dtype", "window_size"]
 DECODE_FORMATS = ["head_dim", "kv_cache_dtype", "window_size"]
 
 
-def prefill(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[str, Grid]:
-    """Causal attention of whole prompts: query heads per key head, heads of all sequences, query tokens."""
-    grids = {}
-    table = of_one_kernel(table, PREFILL_FORMATS)
+def by_heads(table: pd.DataFrame, formats: list[str]) -> pd.DataFrame:
+    """Rows of the kernel that runs, with key heads, query heads of each, and a window: 0 where none is stated."""
+    table = of_one_kernel(table, formats)
     heads = table["num_key_value_heads"].where(table["num_key_value_heads"] > 0, table["num_heads"])
-    table = table.assign(
-        units=table["batch_size"] * table["num_heads"], group=table["num_heads"] / heads, seconds=table["latency"] / 1e3
-    )
-    if "window_size" not in table:
-        table = table.assign(window_size=0)
+    table = table.assign(kv_heads=heads, group=table["num_heads"] / heads)
+    return table if "window_size" in table else table.assign(window_size=0)
+
+
+def attention_key(phase: str, window: float, *formats: str) -> str:
+    """The ladder key of a kind of attention: its phase, its formats and width, and what it looks back."""
+    name, suffix = ("windowed", f"/{round(np.log2(window))}") if window else ("attention", "")
+    return f"{name}_{phase}/{'/'.join(formats)}{suffix}"
+
+
+def prefill(table: pd.DataFrame, accelerator: Accelerator) -> Iterator[Candidate]:
+    """Causal attention of whole prompts: query heads per key head, heads of all sequences, query tokens."""
+    table, nodes = by_heads(table, PREFILL_FORMATS), {"group": GROUPS, "units": UNITS, "isl": QUERY}
+    table = table.assign(units=table["batch_size"] * table["num_heads"])
     for (width, dtype, kv, window), rows in table.groupby(PREFILL_FORMATS):
         compute, cache = FORMATS[dtype][1], FORMATS[kv][0]
-        axes = (axis_of(rows["group"], GROUPS), axis_of(rows["units"], UNITS), axis_of(rows["isl"], QUERY))
-        shape = Shape(
-            "attention_prefill", axes, machine_of(accelerator, compute), number_format(cache).bytes, float(width)
-        )
-        grid = regular(shape, rows, ["group", "units", "isl"], source=source)
-        if grid is not None:
-            name = "windowed_prefill" if window else "attention_prefill"
-            suffix = f"/{round(np.log2(window))}" if window else ""
-            grids[f"{name}/{compute}/{cache}/{width}{suffix}"] = grid
-    return grids
+        shape = format_shape("attention_prefill", accelerator, compute, cache, float(width))
+        yield on_nodes(attention_key("prefill", window, compute, cache, str(width)), shape, rows, nodes)
 
 
-def decode(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[str, Grid]:
+def decode(table: pd.DataFrame, accelerator: Accelerator) -> Iterator[Candidate]:
     """Attention of one token a sequence: query heads per key head, key heads of all sequences, context."""
-    grids = {}
-    table = of_one_kernel(table, DECODE_FORMATS)
-    heads = table["num_key_value_heads"].where(table["num_key_value_heads"] > 0, table["num_heads"])
-    table = table.assign(
-        units=table["batch_size"] * heads,
-        group=table["num_heads"] / heads,
-        context=table["step"] + table["isl"],
-        seconds=table["latency"] / 1e3,
-    )
-    if "window_size" not in table:
-        table = table.assign(window_size=0)
+    table, nodes = by_heads(table, DECODE_FORMATS), {"group": SHARERS, "units": UNITS, "context": CONTEXT}
+    table = table.assign(units=table["batch_size"] * table["kv_heads"], context=table["step"] + table["isl"])
     for (width, kv, window), rows in table.groupby(DECODE_FORMATS):
         cache = FORMATS[kv][0]
-        axes = (axis_of(rows["group"], SHARERS), axis_of(rows["units"], UNITS), axis_of(rows["context"], CONTEXT))
-        shape = Shape(
-            "attention_decode", axes, machine_of(accelerator, "bf16"), number_format(cache).bytes, float(width)
-        )
-        grid = regular(shape, rows, ["group", "units", "context"], source=source)
-        if grid is not None:
-            name = "windowed_decode" if window else "attention_decode"
-            suffix = f"/{round(np.log2(window))}" if window else ""
-            grids[f"{name}/{cache}/{width}{suffix}"] = grid
-    return grids
+        shape = format_shape("attention_decode", accelerator, "bf16", cache, float(width))
+        yield on_nodes(attention_key("decode", window, cache, str(width)), shape, rows, nodes)
 
 
-def mla_prefill(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[str, Grid]:
+def mla_prefill(table: pd.DataFrame, accelerator: Accelerator) -> Iterator[Candidate]:
     """
     Latent attention of prompts, by the expanded form's FLOP (heads of 192 and 128, together as one of 160).
 
@@ -328,35 +335,21 @@ def mla_prefill(table: pd.DataFrame, accelerator: Accelerator, source: str) -> d
     where every query chooses its keys, and expand elsewhere. Heads and sequences are axes apart: the few heads of one
     sequence that share a latent fill a block badly.
     """
-    grids = {}
-    table = table.assign(seconds=table["latency"] / 1e3)
-    absorbed = table["kernel_source"].isin(ABSORBED)
+    nodes, absorbed = {"num_heads": UNITS, "batch_size": UNITS, "isl": QUERY}, table["kernel_source"].isin(ABSORBED)
     for (kv, latent), rows in table.groupby(["kv_cache_dtype", absorbed]):
-        cache = FORMATS[str(kv)][0]
-        axes = (axis_of(rows["num_heads"], UNITS), axis_of(rows["batch_size"], UNITS), axis_of(rows["isl"], QUERY))
-        shape = Shape("mla_prefill", axes, machine_of(accelerator, "bf16"), number_format(cache).bytes, 160.0)
-        grid = regular(shape, rows, ["num_heads", "batch_size", "isl"], source=source)
-        if grid is not None:
-            grids[f"{'mla_absorbed' if latent else 'mla_prefill'}/{cache}"] = grid
-    return grids
+        name, cache = "mla_absorbed" if latent else "mla_prefill", FORMATS[str(kv)][0]
+        shape = format_shape("mla_prefill", accelerator, "bf16", cache, 160.0)
+        yield on_nodes(f"{name}/{cache}", shape, rows, nodes)
 
 
-def mla_decode(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[str, Grid]:
+def mla_decode(table: pd.DataFrame, accelerator: Accelerator) -> Iterator[Candidate]:
     """Latent attention in the absorbed form: heads, sequences, context."""
-    grids = {}
-    table = table.assign(context=table["step"] + table["isl"], seconds=table["latency"] / 1e3)
-    for kv, rows in table.groupby("kv_cache_dtype"):
+    nodes = {"num_heads": UNITS, "batch_size": UNITS, "context": CONTEXT}
+    for kv, rows in table.assign(context=table["step"] + table["isl"]).groupby("kv_cache_dtype"):
         cache = FORMATS[str(kv)][0]
-        axes = (
-            axis_of(rows["num_heads"], UNITS),
-            axis_of(rows["batch_size"], UNITS),
-            axis_of(rows["context"], CONTEXT),
+        yield on_nodes(
+            f"mla_decode/{cache}", format_shape("mla_decode", accelerator, "bf16", cache, 576.0), rows, nodes
         )
-        shape = Shape("mla_decode", axes, machine_of(accelerator, "bf16"), number_format(cache).bytes, 576.0)
-        grid = regular(shape, rows, ["num_heads", "batch_size", "context"], source=source)
-        if grid is not None:
-            grids[f"mla_decode/{cache}"] = grid
-    return grids
 
 
 def moe_rows(table: pd.DataFrame) -> pd.DataFrame:
@@ -370,7 +363,7 @@ def moe_rows(table: pd.DataFrame) -> pd.DataFrame:
         size=size * 1.5,
         groups=np.maximum(hit, 1.0),
         rows=tokens * top / ranks / np.maximum(hit, 1.0),
-        seconds=table["latency"] / 2e3,
+        seconds=table["seconds"] / 2.0,
         rank=ranks,
         width=table["hidden_size"] + 1.5 * table["inter_size"] / table["moe_tp_size"],
     )
@@ -388,90 +381,68 @@ def scatter(table: pd.DataFrame, columns: list[str], axes: list[list[float]]) ->
     return moved
 
 
-def moe(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[str, Grid]:
+def moe(table: pd.DataFrame, accelerator: Accelerator) -> Iterator[Candidate]:
     """Routed experts by format and routing: n k of an expert, experts hit, rows of each."""
-    grids = {}
-    table = moe_rows(table[~table["distribution"].isin(["uniform"])])
-    size = [2.0**p for p in range(17, 28)]
-    groups = [float(v) for v in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)]
-    rows_axis = [float(v) for v in ROWS]
-    for (dtype, distribution), rows in table.groupby(["moe_dtype", "distribution"]):
+    axes = {
+        "size": [2.0**p for p in range(17, 28)],
+        "groups": [2.0**p for p in range(10)],
+        "rows": [2.0**p for p in range(15)],
+    }
+    columns, nodes = list(axes), list(axes.values())
+    for (dtype, distribution), rows in moe_rows(table).groupby(["moe_dtype", "distribution"]):
         weights, compute = FORMATS[dtype]
         variant = {"balanced": "", "power_law_1.2": "/skewed"}.get(distribution)
         if variant is None:
             continue
-        shape = Shape(
-            "grouped_gemm",
-            (tuple(size), tuple(groups), tuple(rows_axis)),
-            machine_of(accelerator, compute),
-            number_format(weights).bytes,
-            1.0,
-        )
-        columns = ["size", "groups", "rows"]
-        kernels = rows["kernel_source"].value_counts()
-        same = rows[rows["kernel_source"] == kernels.index[0]]
+        shape = format_shape("grouped_gemm", accelerator, compute, weights, 1.0)
+        shape = shape._replace(axes=tuple(map(tuple, nodes)))
+        same = rows[rows["kernel_source"] == rows["kernel_source"].value_counts().index[0]]
         wide = shape._replace(width=same["width"].to_numpy(float))
-        before = model(wide, [same[c].to_numpy(float) for c in columns], 2e-6)
-        moved = scatter(same, columns, [size, groups, rows_axis])
-        after = model(wide, [moved[c].to_numpy(float) for c in columns], 2e-6)
+        moved = scatter(same, columns, nodes)
+        before, after = (model(wide, [each[c].to_numpy(float) for c in columns], 2e-6) for each in (same, moved))
         moved["seconds"] = same["seconds"] * after / before
-        grid = regular(shape, moved, columns, source=source)
-        if grid is not None:
-            suffix = "" if compute != "bf16" or weights == "bf16" else "/bf16"
-            grids[f"grouped_gemm/{weights}{suffix}{variant}"] = grid
-    return grids
+        suffix = "" if compute != "bf16" or weights == "bf16" else "/bf16"
+        yield Candidate(f"grouped_gemm/{weights}{suffix}{variant}", shape, moved, columns)
 
 
-def state_space(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[str, Grid]:
+def state_space(table: pd.DataFrame, accelerator: Accelerator) -> Iterator[Candidate]:
     """Gated delta rule: states (value heads of all sequences, 128 x 128 each), tokens of one sequence."""
-    grids = {}
     table = table[~table["kernel_source"].str.contains("conv")]
-    table = table.assign(states=table["num_v_heads"] * table["batch_size"], one=1.0, seconds=table["latency"] / 1e3)
+    table = table.assign(states=table["num_v_heads"] * table["batch_size"], one=1.0)
     # A prompt streams queries, keys, values and outputs; one step reads and writes the whole state.
     for phase, name, columns, moved in (
         ("context", "prefill", ["states", "seq_len"], 4 * 2.0 * 128),
         ("generation", "decode", ["one", "states"], 2 * 4.0 * 128 * 128),
     ):
-        rows = table[table["phase"] == phase]
-        axes = tuple(axis_of(rows[column], [2**p for p in range(19)]) for column in columns)
-        shape = Shape("state_space", axes, machine_of(accelerator, "bf16"), moved, 128.0)
-        grid = regular(shape, rows, columns, source=source)
-        if grid is not None:
-            grids[f"state_space/{name}"] = grid
-    return grids
+        nodes = {column: [2**p for p in range(19)] for column in columns}
+        shape = Shape("state_space", (), machine_of(accelerator, "bf16"), moved)
+        yield on_nodes(f"state_space/{name}", shape, table[table["phase"] == phase], nodes)
 
 
-def elementwise(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[str, Grid]:
+def elementwise(table: pd.DataFrame, accelerator: Accelerator) -> Iterator[Candidate]:
     """Streaming kernels, by bytes: quantisation of activations with known scales reads 2 bytes and writes 1."""
-    axis = tuple(float(2**p) for p in range(12, 33))
-    rows = table.assign(bytes=3.0 * table["m"] * table["k"], seconds=table["latency"] / 1e3)
-    shape = Shape("elementwise", (axis,), machine_of(accelerator, "bf16"), 1.0, 1.0)
-    near = scatter(rows, ["bytes"], [list(axis)])
+    axis = [2.0**p for p in range(12, 33)]
+    rows = table.assign(bytes=3.0 * table["m"] * table["k"])
+    shape = Shape("elementwise", (tuple(axis),), machine_of(accelerator, "bf16"), 1.0, 1.0)
+    near = scatter(rows, ["bytes"], [axis])
     before, after = (roofline(shape, [r["bytes"].to_numpy(float)]) for r in (rows, near))
     # Below 1 MiB the launch rules and time does not follow bytes.
     near["seconds"] = rows["seconds"] * np.where(rows["bytes"] > 2**20, after / before, 1.0)
-    grid = regular(shape, near, ["bytes"], source=source)
-    return {} if grid is None else {"elementwise": grid}
+    yield Candidate("elementwise", shape, near, ["bytes"])
 
 
-def collectives(table: pd.DataFrame, accelerator: Accelerator, source: str, suffix: str = "") -> dict[str, Grid]:
+def collectives(table: pd.DataFrame, accelerator: Accelerator) -> Iterator[Candidate]:
     """Messages by operation and ranks: bytes of the full message."""
-    grids = {}
-    column = "nccl_dtype" if "nccl_dtype" in table else "oneccl_dtype" if "oneccl_dtype" in table else "allreduce_dtype"
-    names = {"alltoall": "all_to_all", "all_to_all": "all_to_all", "p2p": "point_to_point"}
+    column = next(name for name in ("nccl_dtype", "oneccl_dtype", "allreduce_dtype") if name in table)
+    names = {"alltoall": "all_to_all", "p2p": "point_to_point"}
     width = table[column].map({"int8": 1, "half": 2, "bfloat16": 2, "float16": 2, "float": 4})
-    table = table.assign(bytes=table["message_size"] * width, seconds=table["latency"] / 1e3)
+    table = table.assign(bytes=table["message_size"] * width)
     for (operation, ranks), rows in table.groupby(["op_name", "num_gpus"]):
         kind = names.get(operation, operation)
         rate = link_rate(accelerator, ranks=int(ranks)) / ring_traffic(kind, int(ranks))
         machine = Machine(peak_flop_per_s=1.0, memory_bytes_per_s=1.0, link_bytes_per_s=rate)
-        axis = axis_of(rows["bytes"], [2**p for p in range(8, 31)])
-        shape = Shape("collective", (axis,), machine, 1.0, 1.0)
-        grid = regular(shape, rows, ["bytes"], source=source)
-        if grid is None:
-            continue
         largest = rows.loc[rows["bytes"].idxmax()]
         reached = largest["bytes"] / largest["seconds"] / rate
         over = "" if has_link(accelerator, ranks=int(ranks)) else "/pcie/local" if reached < LOCAL else "/pcie"
-        grids[f"{kind}/{ranks}{over}{suffix}"] = grid
-    return grids
+        nodes = {"bytes": [2**p for p in range(8, 31)]}
+        yield on_nodes(f"{kind}/{ranks}{over}", Shape("collective", (), machine, 1.0, 1.0), rows, nodes)
