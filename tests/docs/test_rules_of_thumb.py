@@ -1,8 +1,8 @@
 """The page of rules of thumb is what the code says today, and covers every rule that the catalogue keeps to test."""
 
 import pytest
+from tools.calibration.rules import RuleOfThumb
 from tools.calibration.rules_judged import rules_of_thumb
-from tools.calibration.rules_of_money import RuleOfThumb
 from tools.calibration.rules_of_thumb import AS_OF, PAGE, page
 
 

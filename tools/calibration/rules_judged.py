@@ -6,33 +6,31 @@ memory: change a price, a kernel table or a formula, and the page changes with i
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date
 from typing import Any, Final
 
-from tools.calibration.rules_of_money import MONEY, RuleOfThumb
+from tools.calibration.rules import BF16, Judge, Judged, RuleOfThumb, requests_per_s, rule
+from tools.calibration.rules_of_money import MONEY
 
 from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.domain.case import InferCase, ServeCase, Traffic
+from tonnage.domain.case import InferCase, Traffic
 from tonnage.domain.precision import Precision
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.questions.fit.fit import fit
 from tonnage.questions.fit.question import FitAnswer, fit_request
 from tonnage.questions.predict.inference import predict_infer
-from tonnage.questions.predict.serving import predict_serve
 from tonnage.units import GB
 
 SEVEN: Final = "meta-llama/Llama-2-7b-hf"
 SEVENTY: Final = "meta-llama/Llama-2-70b-hf"
-EIGHT: Final = "meta-llama/Llama-3.1-8B-Instruct"
 CLOSE: Final = 0.1
 NEAR: Final = 0.25
 
 
 def rules_of_thumb(today: date) -> tuple[RuleOfThumb, ...]:
     """Every rule, in the order of the page; prices are aged from `today`."""
-    return (*(rule() for rule in RULES), *(rule(today) for rule in MONEY))
+    return tuple(judge(today) for judge in (*RULES, *MONEY))
 
 
 def _fit(model: str, **fields: Any) -> FitAnswer:
@@ -48,54 +46,43 @@ def _judge(off: float) -> str:
     return "holds" if abs(off) <= CLOSE else "roughly" if abs(off) <= NEAR else "fails"
 
 
-def _inference_bytes() -> RuleOfThumb:
+@rule("inference-bytes", "memory", "serving takes 2 bytes per parameter in FP16, 1 in INT8, half in INT4")
+def _inference_bytes() -> Judged:
     found = []
     offs = []
     for model, precision in ((SEVEN, "bf16"), (SEVENTY, "fp8"), (SEVENTY, "int4")):
         answer = _fit(model, accelerator=["H200"], precision=precision, context="4096", concurrency="16")
-        (rule,) = (rule for rule in answer.rules if "byte" in rule.name)
-        found.append(f"{model.split('/')[1]} {precision}: rule {_gb(rule.rule_bytes)}, needs {_gb(rule.real_bytes)}")
-        offs.append(rule.off)
+        (said,) = (one for one in answer.rules if "byte" in one.name)
+        found.append(f"{model.split('/')[1]} {precision}: rule {_gb(said.rule_bytes)}, needs {_gb(said.real_bytes)}")
+        offs.append(said.off)
     worst = min(offs)
-    return RuleOfThumb(
-        id="inference-bytes",
-        area="memory",
-        rule="serving takes 2 bytes per parameter in FP16, 1 in INT8, half in INT4",
-        computed=f"at 4,096 tokens x 16 requests: {'; '.join(found)}. It leaves out cache and buffers",
-        verdict=_judge(worst),
-    )
+    computed = f"at 4,096 tokens x 16 requests: {'; '.join(found)}. It leaves out cache and buffers"
+    return computed, _judge(worst)
 
 
-def _training_bytes() -> RuleOfThumb:
+@rule("training-bytes", "memory", "training with Adam takes 16 bytes per parameter, or 18")
+def _training_bytes() -> Judged:
     answer = _fit(SEVEN, accelerator=["H200"], train=True, seq_len="4096", batch="4", recompute="none")
     sixteen, eighteen = answer.rules
     real = sixteen.real_bytes / answer.parameters
-    return RuleOfThumb(
-        id="training-bytes",
-        area="memory",
-        rule="training with Adam takes 16 bytes per parameter, or 18",
-        computed=(
-            f"Llama-2-7b at 4 x 4,096 tokens needs {real:.0f} bytes per parameter on one accelerator; "
-            f"16 is {-sixteen.off:.0%} and 18 is {-eighteen.off:.0%} too low there: activations grow with tokens"
-        ),
-        verdict=_judge(sixteen.off),
+    computed = (
+        f"Llama-2-7b at 4 x 4,096 tokens needs {real:.0f} bytes per parameter on one accelerator; "
+        f"16 is {-sixteen.off:.0%} and 18 is {-eighteen.off:.0%} too low there: activations grow with tokens"
     )
+    return computed, _judge(sixteen.off)
 
 
-def _training_over_inference() -> RuleOfThumb:
+@rule("training-over-inference", "memory", "training needs 3 to 4 times the memory of inference")
+def _training_over_inference() -> Judged:
     train = _fit(SEVEN, accelerator=["H200"], train=True, seq_len="2048", batch="1").rows[0].memory.value
     serve = _fit(SEVEN, accelerator=["H200"], context="2048", concurrency="1").rows[0].memory.value
     ratio = train / serve
-    return RuleOfThumb(
-        id="training-over-inference",
-        area="memory",
-        rule="training needs 3 to 4 times the memory of inference",
-        computed=f"Llama-2-7b, 1 x 2,048 tokens: {_gb(train)} against {_gb(serve)}, {ratio:.1f} times, unsharded AdamW",
-        verdict="holds" if 2.7 <= ratio <= 4.4 else "fails",
-    )
+    computed = f"Llama-2-7b, 1 x 2,048 tokens: {_gb(train)} against {_gb(serve)}, {ratio:.1f} times, unsharded AdamW"
+    return computed, "holds" if 2.7 <= ratio <= 4.4 else "fails"
 
 
-def _adapters() -> RuleOfThumb:
+@rule("adapters", "memory", "LoRA needs the base model and 10 to 20 % more")
+def _adapters() -> Judged:
     found = []
     worst = 0.0
     for tokens in ("512", "4096"):
@@ -103,106 +90,66 @@ def _adapters() -> RuleOfThumb:
         over = answer.rules[0].real_bytes / (answer.rules[0].rule_bytes / 1.1) - 1.0
         found.append(f"4 x {tokens} tokens: base and {over:.0%} more")
         worst = max(worst, over)
-    return RuleOfThumb(
-        id="adapters",
-        area="memory",
-        rule="LoRA needs the base model and 10 to 20 % more",
-        computed=f"Llama-2-7b, {'; '.join(found)}: activations, which the rule leaves out, decide",
-        verdict="fails" if worst > 0.3 else "holds",
-    )
+    computed = f"Llama-2-7b, {'; '.join(found)}: activations, which the rule leaves out, decide"
+    return computed, "fails" if worst > 0.3 else "holds"
 
 
-def _qlora_70b() -> RuleOfThumb:
+@rule("qlora-70b", "memory", "a 70B model is fine-tuned with QLoRA in about 48 GB")
+def _qlora_70b() -> Judged:
     answer = _fit(SEVENTY, accelerator=["H100"], finetune="qlora", seq_len="512", batch="1", recompute="full")
     need = answer.rows[0].memory.value
-    return RuleOfThumb(
-        id="qlora-70b",
-        area="memory",
-        rule="a 70B model is fine-tuned with QLoRA in about 48 GB",
-        computed=f"{_gb(need)} at 1 x 512 tokens with full activation checkpointing",
-        verdict=_judge(48.0 * GB / need - 1.0),
-    )
+    computed = f"{_gb(need)} at 1 x 512 tokens with full activation checkpointing"
+    return computed, _judge(48.0 * GB / need - 1.0)
 
 
-def _full_70b() -> RuleOfThumb:
+@rule("full-70b", "memory", "a full fine-tune of 65 to 70B takes over 1.1 TB")
+def _full_70b() -> Judged:
     answer = _fit(SEVENTY, accelerator=["H200"], finetune="full", seq_len="2048", batch="1")
     need = answer.rows[0].memory.value * answer.rows[0].count
-    return RuleOfThumb(
-        id="full-70b",
-        area="memory",
-        rule="a full fine-tune of 65 to 70B takes over 1.1 TB",
-        computed=f"{need / 1e12:.2f} TB in all for Llama-2-70b with AdamW",
-        verdict="holds" if need > 1.05e12 else "fails",
-    )
+    computed = f"{need / 1e12:.2f} TB in all for Llama-2-70b with AdamW"
+    return computed, "holds" if need > 1.05e12 else "fails"
 
 
-def _int8_on_a100() -> RuleOfThumb:
+@rule("int8-on-a100", "memory", "a 70B model in INT8 fits one 80 GB A100")
+def _int8_on_a100() -> Judged:
     answer = _fit(SEVENTY, accelerator=["A100"], precision="int8", tp="1", context="2048", solve="concurrency")
     row = answer.rows[0]
     room = f"KV cache capacity: {row.kv_tokens:,.0f} tokens" if row.kv_tokens else (row.verdict.reason or "")
     fits = bool(row.kv_tokens and row.kv_tokens >= 2048)
-    return RuleOfThumb(
-        id="int8-on-a100",
-        area="memory",
-        rule="a 70B model in INT8 fits one 80 GB A100",
-        computed=f"Llama-2-70b under vLLM on one A100 80 GB: {room}",
-        verdict="roughly" if fits else "fails",
-    )
+    computed = f"Llama-2-70b under vLLM on one A100 80 GB: {room}"
+    return computed, "roughly" if fits else "fails"
 
 
-def _eight_times_seven() -> RuleOfThumb:
+@rule("eight-times-seven", "memory", "an 8x7B mixture has the memory of 56B and the speed of 14B")
+def _eight_times_seven() -> Judged:
     model = resolve("mistralai/Mixtral-8x7B-v0.1", offline=True)
     total, active = parameters(model).value / 1e9, active_parameters(model).value / 1e9
-    return RuleOfThumb(
-        id="eight-times-seven",
-        area="memory",
-        rule="an 8x7B mixture has the memory of 56B and the speed of 14B",
-        computed=f"Mixtral-8x7B: {total:.1f}B in all and {active:.1f}B active, since attention is shared",
-        verdict=_judge(56.0 / total - 1.0),
-    )
+    computed = f"Mixtral-8x7B: {total:.1f}B in all and {active:.1f}B active, since attention is shared"
+    return computed, _judge(56.0 / total - 1.0)
 
 
-def _consumer_70b() -> RuleOfThumb:
+@rule("consumer-70b", "memory", "an RTX 5090 with 32 GB runs 70B models")
+def _consumer_70b() -> Judged:
     four = _fit(SEVENTY, accelerator=["RTX 5090"], precision="gguf-q4_k_m", engine="llamacpp", context="2048")
     two = _fit(SEVENTY, accelerator=["RTX 5090"], precision="gguf-q2_k", engine="llamacpp", context="2048")
     fits = {"4 bits": four.rows[0], "2.6 bits": two.rows[0]}
     told = "; ".join(
         f"{name}: {_gb(row.memory.value)} of {_gb(row.limit_bytes)} on {row.count}" for name, row in fits.items()
     )
-    return RuleOfThumb(
-        id="consumer-70b",
-        area="memory",
-        rule="an RTX 5090 with 32 GB runs 70B models",
-        computed=f"llama.cpp, 2,048 tokens; {told}",
-        verdict="depends" if two.fits and not four.fits else "holds" if four.fits else "fails",
-    )
+    computed = f"llama.cpp, 2,048 tokens; {told}"
+    return computed, "depends" if two.fits and not four.fits else "holds" if four.fits else "fails"
 
 
-def _rate(accelerator: str, precision: Precision, **fields: Any) -> float:
-    """Requests per second of one full accelerator. [1/s]"""
-    case = ServeCase(
-        model=fields.get("model", EIGHT),
-        accelerator=accelerator,
-        traffic=fields.get("traffic", Traffic(saturated=True)),
-        isl=fields.get("isl", 1024),
-        osl=fields.get("osl", 1024),
-        precision=precision,
-    )
-    found = predict_serve(case).requests_per_s
-    assert found is not None
-    return found.value
-
-
-BF16: Final = Precision(weights="bf16", activations="bf16", kv="bf16")
 FP8: Final = Precision(weights="fp8", activations="fp8", kv="fp8")
 ALONE: Final = Traffic(concurrency=1)
 
 
-def _h100_over_a100() -> RuleOfThumb:
+@rule("h100-over-a100", "speed", "an H100 is three times an A100 (1.7 to 3.9 in inference)")
+def _h100_over_a100() -> Judged:
     parts = {name: catalog.accelerator(name) for name in ("a100-sxm4-80gb", "h100-sxm5-80gb")}
     peak = parts["h100-sxm5-80gb"].peaks["bf16"] / parts["a100-sxm4-80gb"].peaks["bf16"]
     ratios = {
-        name: _rate("h100-sxm5-80gb", BF16, **fields) / _rate("a100-sxm4-80gb", BF16, **fields)
+        name: requests_per_s("h100-sxm5-80gb", BF16, **fields) / requests_per_s("a100-sxm4-80gb", BF16, **fields)
         for name, fields in (
             ("long prompts", {"isl": 4096, "osl": 16}),
             ("chat at full load", {}),
@@ -210,66 +157,48 @@ def _h100_over_a100() -> RuleOfThumb:
         )
     }
     told = ", ".join(f"{ratio:.1f}x for {name}" for name, ratio in ratios.items())
-    return RuleOfThumb(
-        id="h100-over-a100",
-        area="speed",
-        rule="an H100 is three times an A100 (1.7 to 3.9 in inference)",
-        computed=f"{peak:.2f}x in BF16 peak; serving 8B in BF16: {told}",
-        verdict="holds" if all(2.5 <= ratio <= 3.5 for ratio in ratios.values()) else "depends",
-    )
+    computed = f"{peak:.2f}x in BF16 peak; serving 8B in BF16: {told}"
+    return computed, "holds" if all(2.5 <= ratio <= 3.5 for ratio in ratios.values()) else "depends"
 
 
-def _h200_over_h100() -> RuleOfThumb:
+@rule("h200-over-h100", "speed", "an H200 is 1.4 to 1.9 times an H100")
+def _h200_over_h100() -> Judged:
     one, full, prompts = (
-        _rate("h200-sxm-141gb", FP8, **fields) / _rate("h100-sxm5-80gb", FP8, **fields)
+        requests_per_s("h200-sxm-141gb", FP8, **fields) / requests_per_s("h100-sxm5-80gb", FP8, **fields)
         for fields in ({"traffic": ALONE}, {"isl": 1024, "osl": 4096}, {"isl": 8192, "osl": 8})
     )
-    return RuleOfThumb(
-        id="h200-over-h100",
-        area="speed",
-        rule="an H200 is 1.4 to 1.9 times an H100",
-        computed=(
-            f"8B in FP8: {one:.2f}x for one user, {full:.2f}x full of long answers, {prompts:.2f}x for long prompts; "
-            f"more where the larger memory holds more requests"
-        ),
-        verdict="depends",
+    computed = (
+        f"8B in FP8: {one:.2f}x for one user, {full:.2f}x full of long answers, {prompts:.2f}x for long prompts; "
+        f"more where the larger memory holds more requests"
     )
+    return computed, "depends"
 
 
-def _b200_over_h100() -> RuleOfThumb:
-    ratio = _rate("b200-sxm-180gb", FP8) / _rate("h100-sxm5-80gb", FP8)
-    return RuleOfThumb(
-        id="b200-over-h100",
-        area="speed",
-        rule="a B200 serves 15 times as fast as an H100",
-        computed=f"{ratio:.1f}x accelerator for accelerator, 8B in FP8 at full load; 15x compares racks and formats",
-        verdict="holds" if ratio > 12 else "fails",
-    )
+@rule("b200-over-h100", "speed", "a B200 serves 15 times as fast as an H100")
+def _b200_over_h100() -> Judged:
+    ratio = requests_per_s("b200-sxm-180gb", FP8) / requests_per_s("h100-sxm5-80gb", FP8)
+    computed = f"{ratio:.1f}x accelerator for accelerator, 8B in FP8 at full load; 15x compares racks and formats"
+    return computed, "holds" if ratio > 12 else "fails"
 
 
-def _two_for_one() -> RuleOfThumb:
+@rule("two-for-one", "speed", "two mid-range cards do the work of one large one")
+def _two_for_one() -> Judged:
     one, long = (
-        2.0 * _rate("l40s", BF16, **fields) / _rate("h100-sxm5-80gb", BF16, **fields)
+        2.0 * requests_per_s("l40s", BF16, **fields) / requests_per_s("h100-sxm5-80gb", BF16, **fields)
         for fields in ({}, {"isl": 4096, "osl": 16})
     )
     pair = min(one, long), max(one, long)
-    return RuleOfThumb(
-        id="two-for-one",
-        area="speed",
-        rule="two mid-range cards do the work of one large one",
-        computed=f"2 x L40S, a replica each, over one H100 with 8B in BF16: {one:.2f}x for chat at full load, "
-        f"{long:.2f}x for long prompts; a model that needs both cards pays for the link besides",
-        verdict="holds"
-        if pair[0] >= 1.0 - CLOSE
-        else "roughly"
-        if pair[0] >= 1.0 - NEAR
-        else "depends"
-        if pair[1] >= 1.0 - NEAR
-        else "fails",
+    computed = (
+        f"2 x L40S, a replica each, over one H100 with 8B in BF16: {one:.2f}x for chat at full load, "
+        f"{long:.2f}x for long prompts; a model that needs both cards pays for the link besides"
     )
+    if pair[0] >= 1.0 - NEAR:
+        return computed, "holds" if pair[0] >= 1.0 - CLOSE else "roughly"
+    return computed, "depends" if pair[1] >= 1.0 - NEAR else "fails"
 
 
-def _single_image() -> RuleOfThumb:
+@rule("single-image", "speed", "a single image uses a tenth of an A100")
+def _single_image() -> Judged:
     shares = {}
     for name, model in (("ResNet-50", "timm/resnet50.a1_in1k"), ("ViT-B/16", "google/vit-base-patch16-224")):
         rates = []
@@ -287,16 +216,11 @@ def _single_image() -> RuleOfThumb:
             rates.append(found.value)
         shares[name] = rates[0] / rates[1]
     told = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-    return RuleOfThumb(
-        id="single-image",
-        area="speed",
-        rule="a single image uses a tenth of an A100",
-        computed=f"images one by one over those of batches of 128, 224 px in FP16: {told}",
-        verdict="roughly" if all(0.05 <= share <= 0.2 for share in shares.values()) else "fails",
-    )
+    computed = f"images one by one over those of batches of 128, 224 px in FP16: {told}"
+    return computed, "roughly" if all(0.05 <= share <= 0.2 for share in shares.values()) else "fails"
 
 
-RULES: Final[tuple[Callable[[], RuleOfThumb], ...]] = (
+RULES: Final[tuple[Judge, ...]] = (
     _inference_bytes,
     _training_bytes,
     _training_over_inference,

@@ -10,8 +10,6 @@ memory per parameter. Prices are aged from the catalogue's own date, so that the
 
 from __future__ import annotations
 
-import csv
-import gzip
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -21,10 +19,12 @@ from statistics import median
 from typing import Final
 
 from msgspec.structs import replace
+from tools.calibration.rules import RuleOfThumb
 from tools.calibration.rules_judged import rules_of_thumb
-from tools.calibration.rules_of_money import RuleOfThumb
 
 from tonnage import catalog
+from tonnage_accuracy.sheets import markdown_table
+from tonnage_accuracy.tables import read_table
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "rules-of-thumb.md"
@@ -35,15 +35,19 @@ Row = dict[str, str]
 def page(rules: Sequence[RuleOfThumb] | None = None) -> str:
     """The page as it is now; `rules` where they are computed already."""
     training, inference, silicon = (_rows(name) for name in ("training", "inference", "serving_silicon"))
+    a100 = {"over": "h100-sxm5-80gb", "under": "a100-sxm4-80gb"}
+    h200, b200 = ({"over": name, "under": "h100-sxm5-80gb"} for name in ("h200-sxm-141gb", "b200-sxm-180gb"))
+
+    def both(*texts: str) -> str:
+        return "; ".join(text for text in texts if text)
+
     measured: dict[str, Callable[[], str]] = {
         "training-bytes": lambda: _bytes_per_parameter(training),
         "adapters": lambda: _over_base(training),
         "qlora-70b": lambda: _qlora(training),
-        "h100-over-a100": lambda: _trained_and_served(
-            training, inference, over="h100-sxm5-80gb", under="a100-sxm4-80gb"
-        ),
-        "h200-over-h100": lambda: _decoded(silicon, inference, over="h200-sxm-141gb", under="h100-sxm5-80gb"),
-        "b200-over-h100": lambda: _decoded(silicon, inference, over="b200-sxm-180gb", under="h100-sxm5-80gb"),
+        "h100-over-a100": lambda: both(_trained(training, **a100), _served(inference, **a100)),
+        "h200-over-h100": lambda: both(_decoded(silicon, **h200), _served(inference, **h200)),
+        "b200-over-h100": lambda: both(_decoded(silicon, **b200), _served(inference, **b200)),
         "spot-saves": _advised,
     }
     known = rules_of_thumb(AS_OF) if rules is None else rules
@@ -69,25 +73,17 @@ def _page(rules: Sequence[RuleOfThumb]) -> str:
     parts = [_HEAD]
     for area, title in _TITLES.items():
         rows = [_cells(rule) for rule in rules if rule.area == area]
-        parts.append(
-            f"## {title}\n\n| the rule | computed | measured | verdict |\n| --- | --- | --- | --- |\n" + "\n".join(rows)
-        )
+        parts.append(f"## {title}\n\n{markdown_table(('the rule', 'computed', 'measured', 'verdict'), rows)}")
     return "\n".join(parts) + "\n"
 
 
-def _cells(rule: RuleOfThumb) -> str:
-    cells = (
-        rule.rule,
-        rule.computed,
-        rule.measured or ("–" if rule.area == "money" else "nothing at hand"),
-        f"**{rule.verdict}**",
-    )
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+def _cells(rule: RuleOfThumb) -> tuple[str, ...]:
+    measured = rule.measured or ("–" if rule.area == "money" else "nothing at hand")
+    return rule.rule, rule.computed, measured, f"**{rule.verdict}**"
 
 
 def _rows(name: str) -> list[Row]:
-    with gzip.open(ROOT / "measurements" / f"{name}.csv.gz", "rt", encoding="utf-8", newline="") as file:
-        return [row for row in csv.DictReader(file) if row["usable"] == "1"]
+    return [row for row in read_table(ROOT / "measurements" / f"{name}.csv.gz") if row["usable"] == "1"]
 
 
 def _bytes_per_parameter(rows: list[Row]) -> str:
@@ -157,54 +153,24 @@ def _eight_in_ten(found: list[float]) -> tuple[float, float]:
     return found[round(last * 0.1)], found[round(last * 0.9)]
 
 
-def _trained_and_served(training: list[Row], inference: list[Row], *, over: str, under: str) -> str:
-    trained = _pairs(
-        training,
-        over=over,
-        under=under,
-        keys=("block", "model", "method", "seq_len", "precision", "framework"),
-        value="tokens_per_s_per_accel_eff",
-    )
-    served = _pairs(
-        inference,
-        over=over,
-        under=under,
-        keys=("model_id", "engine", "weight_precision", "isl", "osl", "concurrency_or_batch", "num_accel", "mode"),
-        value="output_tokens_per_s_per_accel",
-    )
-    return "; ".join(text for text in (_spread(trained, "training"), _spread(served, "serving")) if text)
+def _served(inference: list[Row], *, over: str, under: str) -> str:
+    keys = ("model_id", "engine", "weight_precision", "isl", "osl", "concurrency_or_batch", "num_accel", "mode")
+    found = _pairs(inference, over=over, under=under, keys=keys, value="output_tokens_per_s_per_accel")
+    return _spread(found, "serving")
 
 
-def _decoded(silicon: list[Row], inference: list[Row], *, over: str, under: str) -> str:
-    steps = _pairs(
-        silicon,
-        over=under,
-        under=over,
-        keys=(
-            "engine",
-            "model_path",
-            "precision",
-            "mode",
-            "isl",
-            "osl",
-            "batch_size",
-            "tp_size",
-            "pp_size",
-            "attention_dp_size",
-            "moe_tp_size",
-            "moe_ep_size",
-            "concurrency",
-        ),
-        value="silicon_tpot_ms",
-    )
-    served = _pairs(
-        inference,
-        over=over,
-        under=under,
-        keys=("model_id", "engine", "weight_precision", "isl", "osl", "concurrency_or_batch", "num_accel", "mode"),
-        value="output_tokens_per_s_per_accel",
-    )
-    return "; ".join(text for text in (_spread(steps, "time per token"), _spread(served, "serving")) if text)
+def _trained(training: list[Row], *, over: str, under: str) -> str:
+    keys = ("block", "model", "method", "seq_len", "precision", "framework")
+    found = _pairs(training, over=over, under=under, keys=keys, value="tokens_per_s_per_accel_eff")
+    return _spread(found, "training")
+
+
+def _decoded(silicon: list[Row], *, over: str, under: str) -> str:
+    keys = (
+        "engine", "model_path", "precision", "mode", "isl", "osl", "batch_size", "tp_size", "pp_size",
+        "attention_dp_size", "moe_tp_size", "moe_ep_size", "concurrency",
+    )  # fmt: skip
+    return _spread(_pairs(silicon, over=under, under=over, keys=keys, value="silicon_tpot_ms"), "time per token")
 
 
 def _advised() -> str:
