@@ -15,7 +15,6 @@ engine's efficiencies were fitted on; what the fit makes of parts it has not see
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from pathlib import Path
@@ -33,6 +32,7 @@ from tonnage.questions.own.speed import Asked, speed_of, speed_with
 from tonnage.questions.predict.predict import predict
 from tonnage_accuracy.cases import case_of
 from tonnage_accuracy.rows import Row, number, read_rows, text
+from tonnage_accuracy.tables import read_table
 
 POINTS = Path(__file__).resolve().parents[1] / "measurements" / "local.csv"
 PART_LIMIT = 0.30
@@ -92,10 +92,8 @@ def predicted(row: dict[str, str], *, prompt: bool = False) -> LocalRow:
 def errors(*, prompt: bool = False) -> list[tuple[dict[str, str], float, float]]:
     """Row, predicted rate and ln(predicted / published) of every point."""
     column = "prompt_per_s" if prompt else "decode_per_s"
-    with POINTS.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row[column]]
     found = []
-    for row in rows:
+    for row in (row for row in read_table(POINTS) if row[column]):
         speed = predicted(row, prompt=prompt)
         value = (speed.prompt_per_s if prompt else speed.decode_per_s).value
         found.append((row, value, math.log(value / float(row[column]))))

@@ -6,7 +6,7 @@ import pytest
 from tests.validation.samples import point, row, sample, training
 
 from tonnage.errors import BadFact
-from tonnage_accuracy.grouping import FILE, UNKNOWN, Grouping, group_by, labels_of, leave_out, read_grouping
+from tonnage_accuracy.grouping import FILE, UNKNOWN, Grouping, group_by, labels_of, read_grouping
 from tonnage_accuracy.rows import read_rows
 
 ROOT = Path(__file__).parents[2]
@@ -90,16 +90,6 @@ def test_labels_say_what_a_row_is_about() -> None:
 def test_what_is_not_stated_says_so() -> None:
     found = labels_of(point(engine=None, model_id=None, accelerator_id=None))
     assert (found.engine, found.model, found.accelerator) == (UNKNOWN, UNKNOWN, UNKNOWN)
-
-
-def test_each_group_is_left_out_once_and_never_seen() -> None:
-    words = ["apple", "avocado", "banana", "cherry", "blueberry"]
-    folds = list(leave_out(words, lambda word: word[0]))
-    assert [fold[0] for fold in folds] == ["a", "b", "c"]
-    for letter, others, own in folds:
-        assert all(word[0] == letter for word in own)
-        assert sorted(others + own) == sorted(words)
-        assert not set(others) & set(own)
 
 
 def test_groups_keep_their_order() -> None:

@@ -28,7 +28,6 @@ whose better side rests on the engine's own tables of that very part (basis *cal
 from __future__ import annotations
 
 import argparse
-import csv
 import random
 import time
 from collections import Counter
@@ -37,6 +36,8 @@ from pathlib import Path
 from typing import Final
 
 from tools.benchmarks.law_pairs import CHECKS, LAWS, Comparison, Situation, outcome, starts
+
+from tonnage_accuracy.tables import read_table, write_table
 
 WORSE: Final = 1.02
 """A listed exception holds up to this over its listed ratio, which is rounded. [-]"""
@@ -65,10 +66,8 @@ def sweep(
 
 def listed(path: Path) -> dict[tuple[str, str], float]:
     """Measured violations by law and name, or a pattern of names (`*` for any text), with the largest ratio seen."""
-    if not path.exists():
-        return {}
-    with path.open(newline="", encoding="utf-8") as file:
-        return {(row["law"], row["what"]): float(row["ratio"]) for row in csv.DictReader(file)}
+    rows = read_table(path) if path.exists() else ()
+    return {(row["law"], row["what"]): float(row["ratio"]) for row in rows}
 
 
 def excused(one: Comparison, known: dict[tuple[str, str], float]) -> bool:
@@ -93,18 +92,13 @@ def used(found: list[Comparison], known: dict[tuple[str, str], float]) -> dict[t
 def write_exceptions(path: Path, broken: list[Comparison]) -> None:
     """Add the measured violations, with the worst ratio of each; reasons that somebody wrote stay."""
     rows = listed(path)
-    reasons: dict[tuple[str, str], str] = {}
-    if path.exists():
-        with path.open(newline="", encoding="utf-8") as file:
-            reasons = {(row["law"], row["what"]): row["reason"] for row in csv.DictReader(file)}
+    known = read_table(path) if path.exists() else ()
+    reasons = {(row["law"], row["what"]): row["reason"] for row in known}
     for one in broken:
         if one.measured and one.law != "bytes":
             rows[one.law, one.what] = max(rows.get((one.law, one.what), 0.0), one.ratio)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("law", "what", "ratio", "reason"))
-        for (law, what), ratio in sorted(rows.items()):
-            writer.writerow((law, what, f"{ratio:.3f}", reasons.get((law, what), "measured")))
+    lines = [(*key, f"{ratio:.3f}", reasons.get(key, "measured")) for key, ratio in sorted(rows.items())]
+    write_table(path, [("law", "what", "ratio", "reason"), *lines])
 
 
 def table(

@@ -17,8 +17,6 @@ Writes docs/accuracy.points.csv. The shares are kept in tools/calibration/few_po
 from __future__ import annotations
 
 import argparse
-import csv
-import gzip
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -44,8 +42,9 @@ from tonnage_accuracy.grouping import group_by, read_grouping
 from tonnage_accuracy.left_out import left_out_predictions
 from tonnage_accuracy.published_points import run_of
 from tonnage_accuracy.quantities import measured_numbers
-from tonnage_accuracy.rows import Row, number, text, usable_rows, write_packed
+from tonnage_accuracy.rows import Row, number, text, usable_rows
 from tonnage_accuracy.scoring import score
+from tonnage_accuracy.tables import read_table, write_table
 
 ROOT: Final = Path(__file__).parents[2]
 SHARES: Final = ROOT / "tools" / "calibration" / "few_points.csv.gz"
@@ -112,10 +111,7 @@ def main() -> None:
         print_widths(fitted(runs))
         return
     lines = table(runs, fitted)
-    with PAGE.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(Line._fields)
-        writer.writerows(lines)
+    write_table(PAGE, [Line._fields, *lines])
     for line in lines:
         print(*line)
 
@@ -158,7 +154,7 @@ def store_shares() -> None:
                     lines.append([row.id, quantity, *(f"{x:.4g}" if abs(x) >= 5e-4 else "0" for x in shares)])
         except TonnageError:
             continue  # what cannot be predicted is counted by `tonnage accuracy`
-    write_packed(SHARES, lines)
+    write_table(SHARES, lines)
 
 
 def shares_of_case(case: ServeCase) -> dict[str, tuple[float, ...]]:
@@ -173,10 +169,9 @@ def shares_of_case(case: ServeCase) -> dict[str, tuple[float, ...]]:
 
 def points() -> list[Point]:
     """Every row with its residuals and shares."""
-    with gzip.open(SHARES, "rt", encoding="utf-8", newline="") as file:
-        shares = {
-            (line["id"], line["quantity"]): tuple(float(line[name]) for name in SHARED) for line in csv.DictReader(file)
-        }
+    shares = {
+        (line["id"], line["quantity"]): tuple(float(line[name]) for name in SHARED) for line in read_table(SHARES)
+    }
     stored, grouping = left_out_predictions(ROOT, "family"), read_grouping(ROOT)
     found = []
     chosen = rows()

@@ -18,16 +18,15 @@ docs/accuracy.left_out.csv (their medians by block).
 from __future__ import annotations
 
 import argparse
-import csv
 import multiprocessing
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
+from unittest.mock import patch
 
 import fits
 
@@ -37,8 +36,9 @@ import tonnage.questions.predict.training as train_door
 from tonnage_accuracy.grouping import LEFT_OUT, Grouping, group_by, read_grouping
 from tonnage_accuracy.left_out import COLUMNS, FILE
 from tonnage_accuracy.metrics import absolute_error_share, quantile
-from tonnage_accuracy.rows import Row, usable_rows, write_packed
+from tonnage_accuracy.rows import Row, usable_rows
 from tonnage_accuracy.scoring import Score, score
+from tonnage_accuracy.tables import write_table
 
 ROOT = Path(__file__).parents[2]
 PARTS = 8
@@ -66,7 +66,7 @@ def main() -> None:
     left_out = {kind: dict(shipped) for kind in LEFT_OUT}
     for fold, scores in found.items():
         left_out[fold.kind] |= {(s.id, s.quantity): s for s in scores}
-    write_packed(ROOT / FILE, lines_of(shipped, left_out))
+    write_table(ROOT / FILE, lines_of(shipped, left_out))
     write_page(shipped, left_out)
     print(f"{len(groups)} groups left out in {time.monotonic() - start:.0f} s")
 
@@ -102,22 +102,11 @@ def without(fold: Fold) -> list[Score]:
     serving = fits.serving_without(hidden, engine=fold.name if fold.kind == "engine" else "")
     training, networks = fits.training_without(hidden), fits.infer_without(hidden)
     with (
-        swapped(overheads_table, "_eras", lambda: MappingProxyType(serving)),
-        swapped(train_door, "training_coefficients", lambda: training),
-        swapped(infer_door, "offline", lambda: networks),
+        patch.object(overheads_table, "_eras", lambda: MappingProxyType(serving)),
+        patch.object(train_door, "training_coefficients", lambda: training),
+        patch.object(infer_door, "offline", lambda: networks),
     ):
         return list(score(rows))
-
-
-@contextmanager
-def swapped(module: Any, name: str, value: Any) -> Iterator[None]:
-    """A fact of the catalogue replaced for a while."""
-    kept = getattr(module, name)
-    setattr(module, name, value)
-    try:
-        yield
-    finally:
-        setattr(module, name, kept)
 
 
 Key = tuple[str, str]
@@ -144,10 +133,8 @@ def write_page(shipped: dict[Key, Score], left_out: dict[str, dict[Key, Score]])
             medians = [median(own, left_out[group]) for group in LEFT_OUT]
             if quantity != "fits" and any(value is not None for value in medians):
                 lines.append([block, kind, quantity, *("" if v is None else f"{v:.4f}" for v in medians)])
-    with PAGE.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["block", "kind", "quantity", *LEFT_OUT])
-        writer.writerows(sorted(lines, key=lambda line: (line[0] == "all", line)))
+    lines.sort(key=lambda line: (line[0] == "all", line))
+    write_table(PAGE, [["block", "kind", "quantity", *LEFT_OUT], *lines])
 
 
 def median(own: Iterable[Score], of: dict[Key, Score]) -> float | None:

@@ -12,10 +12,9 @@ percentiles go to measurements/logs.csv, beside those measured and those of the 
 from __future__ import annotations
 
 import argparse
-import csv
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,7 +30,8 @@ from tools.calibration.replay import (
 
 from tonnage.core.deployment import THROUGH_HOST
 from tonnage.domain.case import Links
-from tonnage_accuracy.logs import COLUMNS, FILE, MEASURED, QUANTITIES, log_errors, read_facts
+from tonnage_accuracy.logs import COLUMNS, FILE, MEASURED, QUANTITIES, log_errors
+from tonnage_accuracy.tables import write_table
 
 SOURCE = "casys-kaist/LLMServingSim bench/examples (MIT)"
 PHYSICS = "physics"
@@ -47,10 +47,8 @@ FITTED_ON = ("RTX4090_Llama-3.1-8B", "RTXPRO6000_Llama-3.1-8B")
 """Logs of one accelerator each: no collective enters. Both logs of the same model on two kinds of GPU."""
 
 
-def refresh_facts(folder: Path, kept: Iterable[dict[str, str]], *, date: str) -> list[list[str]]:
-    """
-    Rows of the file of facts for the logs of a folder: measured and from the physics; rows by fits stay as they are.
-    """
+def refresh_facts(folder: Path, *, date: str) -> list[list[str]]:
+    """Rows of the file of facts for the logs of a folder: measured and from the physics."""
     rows: list[list[str]] = []
     for log in read_logs(folder):
         found, preemptions = from_physics(replay_setup(log))
@@ -59,8 +57,7 @@ def refresh_facts(folder: Path, kept: Iterable[dict[str, str]], *, date: str) ->
         if log.layout.ranks > 1:
             found, preemptions = from_physics(replay_setup(log, links=Links(intra=THROUGH_HOST)))
             rows += facts_of(log, found, by=HOSTED, date=date, preemptions=preemptions)
-    fitted = [row for row in kept if row["by"] not in (MEASURED, PHYSICS, HOSTED)]
-    return rows + [[row[column] for column in COLUMNS] for row in fitted]
+    return rows
 
 
 def facts_of(
@@ -86,14 +83,6 @@ def facts_of(
         ]
         for name in QUANTITIES
     ]
-
-
-def write_facts(path: Path, rows: Iterable[list[str]]) -> None:
-    """The file of facts."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(rows)
 
 
 def loss(found: Percentiles, measured: Percentiles) -> float:
@@ -143,7 +132,7 @@ def main() -> None:
     plays: dict[str, Callable[[Stretch], tuple[Percentiles, int]]] = {
         name: stretch_model(replay_setup(log)) for name, log in logs.items()
     }
-    rows = refresh_facts(asked.folder, (), date=date)
+    rows = refresh_facts(asked.folder, date=date)
     for source in FITTED_ON:
         own = fit(logs[source])
         print(f"{source}: memory {own.memory:.3f}, compute {own.compute:.3f}, host {own.step_s * 1e3:.2f} ms")
@@ -154,8 +143,7 @@ def main() -> None:
         shown = "  ".join(" ".join(f"{e:+4.0%}" for e in errors) for errors in (line.ttft, line.tpot, line.e2e))
         print(f"{line.log:42} {line.by:32} {shown}")
     if asked.write:
-        write_facts(ROOT / FILE, rows)
-        assert read_facts(ROOT / FILE)
+        write_table(ROOT / FILE, [COLUMNS, *rows])
 
 
 if __name__ == "__main__":

@@ -19,8 +19,9 @@ from tonnage.domain.model import Model
 from tonnage.errors import TonnageError
 from tonnage_accuracy.cases import case_of
 from tonnage_accuracy.quantities import measured_numbers
-from tonnage_accuracy.rows import Row, text, usable_rows, write_packed
+from tonnage_accuracy.rows import Row, text, usable_rows
 from tonnage_accuracy.serve_cases import year
+from tonnage_accuracy.tables import write_cells
 
 ROOT = Path(__file__).parents[2]
 OUT = ROOT / "src" / "tonnage" / "catalog" / "data" / "published" / "results.csv.gz"
@@ -33,7 +34,7 @@ def main() -> None:
         {row.id: line for row in rows if (line := line_of(row))}, {row.id: text(row, "run_id") for row in rows}
     )
     lines.sort(key=lambda line: (line["kind"], line["source"], line["model"], line["accelerator"], line["id"]))
-    write_packed(OUT, [COLUMNS, *([line.get(name, "") for name in COLUMNS] for line in lines)])
+    write_cells(OUT, COLUMNS, lines)
     print(f"{len(lines):,} results, {OUT.stat().st_size / 1e3:.0f} kB")
 
 

@@ -21,8 +21,9 @@ from tonnage.catalog.published import FILE
 from tonnage.catalog.published import POINT_COLUMNS as COLUMNS
 from tonnage_accuracy.cases import kind_of
 from tonnage_accuracy.published_points import FARTHEST, PublishedNumber, published_numbers, taught_lines
-from tonnage_accuracy.rows import Row, usable_rows, write_packed
+from tonnage_accuracy.rows import Row, usable_rows
 from tonnage_accuracy.scoring import score
+from tonnage_accuracy.tables import write_table
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -31,7 +32,7 @@ def main() -> None:
     """Write the table and print the errors."""
     rows = [row for row in usable_rows(ROOT) if kind_of(row) == "serve"]
     numbers = list(published_numbers(rows, score(rows), root=ROOT))
-    write_packed(FILE, lines_of(numbers, {row.id: row for row in rows}))
+    write_table(FILE, lines_of(numbers, {row.id: row for row in rows}))
     print(f"{len(numbers):,} numbers, {FILE.stat().st_size / 1e3:.0f} kB")
     for line in taught_lines(numbers):
         print(*(f"{x:.4f}" if isinstance(x, float) else x for x in msgspec.structs.astuple(line)))

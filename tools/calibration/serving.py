@@ -12,12 +12,11 @@ its first ten rows; parameters are pulled towards "nothing added" with the stren
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import multiprocessing
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from datetime import date
 from pathlib import Path
@@ -41,6 +40,7 @@ from tonnage.simulation.steps import StepGrid, step_table
 from tonnage_accuracy.cases import case_of, kind_of
 from tonnage_accuracy.quantities import Measured, measured_numbers
 from tonnage_accuracy.rows import Row, number, text, usable_rows
+from tonnage_accuracy.tables import read_table, write_cells
 
 ROOT = Path(__file__).parents[2]
 FILES = ("inference", "inference_2", "serving_silicon", "serving_silicon_2")
@@ -533,18 +533,13 @@ def _fit_one(key: Key) -> dict[str, float]:
 
 def write(fitted: dict[Key, dict[str, float]]) -> None:
     """Rewrite the rows of the table that were fitted; others stay."""
-    with TABLE.open(encoding="utf-8", newline="") as file:
-        rows = {(r["engine"], r["vendor"], r["since"]): r for r in csv.DictReader(file)}
+    rows: dict[Key, Mapping[str, str]] = {(r["engine"], r["vendor"], r["since"]): r for r in read_table(TABLE)}
     columns = ["engine", "vendor", "since", *Overheads.__struct_fields__, "source"]
     for (engine, vendor, since), values in fitted.items():
         cells = {name: f"{value:.4g}" for name, value in values.items()}
         source = f"tools/calibration/serving.py, {date.today():%Y-%m-%d}"
         rows[engine, vendor, since] = {"engine": engine, "vendor": vendor, "since": since, **cells, "source": source}
-    lines = [{name: row.get(name, "") for name in columns} for _, row in sorted(rows.items())]
-    with TABLE.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(lines)
+    write_cells(TABLE, columns, [row for _, row in sorted(rows.items())])
 
 
 if __name__ == "__main__":

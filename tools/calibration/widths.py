@@ -22,7 +22,8 @@ from tonnage_accuracy.grouping import group_by, read_grouping
 from tonnage_accuracy.intervals import QUANTITY_OF, widths
 from tonnage_accuracy.left_out import WIDTH_COLUMNS, WIDTHS
 from tonnage_accuracy.quantities import measured_numbers
-from tonnage_accuracy.rows import Row, usable_rows, write_packed
+from tonnage_accuracy.rows import Row, usable_rows
+from tonnage_accuracy.tables import write_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,7 +43,7 @@ def main() -> None:
             rest = (s for s in scores if _named(s.kind, s.quantity) in own and group[s.id] != hidden)
             kept = widths(rest, source=grouping.publisher)
             lines += [(kind, hidden, *key, f"{value:.4g}") for key, value in kept.items()]
-    write_packed(ROOT / WIDTHS, [WIDTH_COLUMNS, *lines])
+    write_table(ROOT / WIDTHS, [WIDTH_COLUMNS, *lines])
     print(f"{len(lines)} factors in {time.process_time() - start:.0f} CPU s")
 
 

@@ -11,7 +11,6 @@ printed into docs/handoff.md. Each program has an environment of its own (`tools
 from __future__ import annotations
 
 import argparse
-import csv
 import datetime
 import hashlib
 import json
@@ -22,6 +21,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from tonnage_accuracy.tables import read_table, write_cells
 
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parents[1]
@@ -292,18 +293,12 @@ def main(targets: list[str], again: bool) -> None:
 
 def rows() -> list[dict[str, str]]:
     """The kept results."""
-    if not RESULTS.exists():
-        return []
-    with RESULTS.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return list(read_table(RESULTS)) if RESULTS.exists() else []
 
 
 def write_rows(found: list[dict[str, str]]) -> None:
     """Keep the results, and print them into the page."""
-    with RESULTS.open("w", encoding="utf-8", newline="") as file:
-        out = csv.DictWriter(file, ["target", "reader", "version", "date", "files", "result"], lineterminator="\n")
-        out.writeheader()
-        out.writerows(found)
+    write_cells(RESULTS, ("target", "reader", "version", "date", "files", "result"), found)
     text = PAGE.read_text(encoding="utf-8")
     block = f"{BEGIN}\n{table()}\n{END}"
     PAGE.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: block, text, flags=re.DOTALL), encoding="utf-8")

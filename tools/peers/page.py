@@ -9,9 +9,10 @@ Facts stand in tools/peers/facts.csv. The counted part are the sums of docs/accu
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Final
+
+from tonnage_accuracy.tables import read_table
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FACTS: Final = ROOT / "tools" / "peers" / "facts.csv"
@@ -25,9 +26,8 @@ QUANTITIES: Final = {"ttft_ms": "TTFT", "tpot_ms": "TPOT", "output_tokens_per_s"
 
 def facts() -> list[str]:
     """The table of tools: a row each, with where and when it was read."""
-    with FACTS.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.reader(file))
-    return [_line(rows[0]), _line(["---"] * len(rows[0])), *map(_line, rows[1:])]
+    rows = list(read_table(FACTS))
+    return [*_head(list(rows[0])), *(_line(list(row.values())) for row in rows)]
 
 
 LOST: Final = 1.15
@@ -36,19 +36,10 @@ ROWS: Final = 40
 """Fewest rows of a cell of engine, model and mode that is listed."""
 
 
-def _table() -> list[dict[str, str]]:
-    """The accuracy page's table by engine and model."""
-    with ACCURACY.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def lost() -> list[str]:
     """Cells where its median error is well below ours without the row's family."""
-    lines = [
-        "| engine | model | rows | quantity | number | ours, family left out | theirs | ratio |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for row in _table():
+    lines = _head(["engine", "model", "rows", "quantity", "number", "ours, family left out", "theirs", "ratio"])
+    for row in read_table(ACCURACY):
         ours, theirs = row["ours, family left out"], row["median, theirs"]
         if row["engine"] == "all" or "%" not in ours or int(row["rows"].replace(",", "")) < ROWS:
             continue
@@ -65,16 +56,19 @@ def lost() -> list[str]:
 
 def counted() -> list[str]:
     """Both tools' errors over all rows that both predict, from the accuracy page."""
-    lines = [
-        "| rows | quantity | number | median, ours / theirs | mean, ours / theirs | ours, family left out |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for row in _table():
+    lines = _head(
+        ["rows", "quantity", "number", "median, ours / theirs", "mean, ours / theirs", "ours, family left out"]
+    )
+    for row in read_table(ACCURACY):
         if row["engine"] == row["model"] == "all":
             both = [f"{row[f'{each}, ours']} / {row[f'{each}, theirs']}" for each in ("median", "mean")]
             named = QUANTITIES.get(row["quantity"], row["quantity"])
             lines.append(_line([MODES[row["mode"]], named, row["rows"], *both, row["ours, family left out"]]))
     return lines
+
+
+def _head(columns: list[str]) -> list[str]:
+    return [_line(columns), _line(["---"] * len(columns))]
 
 
 def _line(cells: list[str]) -> str:

@@ -10,7 +10,6 @@ sequences of 4,096.
 
 from __future__ import annotations
 
-import csv
 import sys
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -18,6 +17,7 @@ from typing import Final, NamedTuple
 from tonnage.domain.case import TrainCase, TrainCaseLayout, TrainResult
 from tonnage.questions.predict.predict import predict
 from tonnage.units import GiB
+from tonnage_accuracy.tables import read_table
 
 ROOT = Path(__file__).parents[2]
 POINTS: Final = ROOT / "measurements" / "preference_memory.csv"
@@ -71,8 +71,7 @@ class MemoryPoint(NamedTuple):
 
 def points() -> list[MemoryPoint]:
     """Every row of the table."""
-    with POINTS.open(newline="", encoding="utf-8") as file:
-        return [MemoryPoint(cells) for cells in csv.DictReader(file)]
+    return [MemoryPoint(cells) for cells in read_table(POINTS)]
 
 
 def section() -> list[str]:

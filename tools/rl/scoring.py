@@ -8,8 +8,6 @@ one model out at a time as well.
 
 from __future__ import annotations
 
-import csv
-import gzip
 import itertools
 import math
 from collections.abc import Sequence
@@ -27,6 +25,7 @@ from tonnage.questions.rl.candidates import best_of
 from tonnage.questions.rl.question import Rl, RlSplit
 from tonnage.questions.rl.step import predict_rl
 from tonnage.questions.train.search import Place
+from tonnage_accuracy.tables import read_table
 
 MODELS: Final = {
     "DeepSeek V3": "deepseek-v3",
@@ -75,10 +74,9 @@ class RlRow(NamedTuple):
 
 def rl_rows(folder: Path) -> list[RlRow]:
     """The rows of `measurements/`, each with its recipe."""
-    with (folder / "rl_recipes.csv").open(newline="", encoding="utf-8") as file:
-        recipes = {(r["model"], r["policy"], r["gpus"]): r for r in csv.DictReader(file)}
-    with gzip.open(folder / "rl_2.csv.gz", "rt", encoding="utf-8", newline="") as file:
-        return [RlRow(row, recipes[row["model"], row["policy"], row["gpus"]]) for row in csv.DictReader(file)]
+    recipes = {(r["model"], r["policy"], r["gpus"]): r for r in read_table(folder / "rl_recipes.csv")}
+    rows = read_table(folder / "rl_2.csv.gz")
+    return [RlRow(row, recipes[row["model"], row["policy"], row["gpus"]]) for row in rows]
 
 
 def rl_case(row: RlRow) -> RlCase:
@@ -194,13 +192,6 @@ def count_ordered(rows: Sequence[RlRow], *, loop: RlCoefficients | None = None) 
 def median_error(found: Sequence[float]) -> float:
     """Median of the absolute relative error. [-]"""
     return median(abs(math.exp(error) - 1.0) for error in found)
-
-
-def split_ratio(row: RlRow) -> float:
-    """Accelerators that generate over those that train in the split that a plan ranks first, over the published. [-]"""
-    first = best_split(row)
-    rollout, count = int(row.recipe["rollout_gpus"]), int(row.cells["gpus"])
-    return first.rollout / first.training / (rollout / (count - rollout))
 
 
 def best_split(row: RlRow) -> RlSplit:

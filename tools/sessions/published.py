@@ -13,7 +13,6 @@ figures (requests a second times latency is 1.8).
 
 from __future__ import annotations
 
-import csv
 import re
 import sys
 from collections.abc import Callable
@@ -37,6 +36,7 @@ from tonnage.domain.sessions import SessionClass, SessionProfile
 from tonnage.questions.predict.predict import predict
 from tonnage.questions.sessions.logs import hits_over_size
 from tonnage.simulation.session_steady import steady_turns
+from tonnage_accuracy.tables import read_table
 
 ROOT = Path(__file__).parents[2]
 ROWS: Final = ROOT / "measurements" / "published_reuse.csv"
@@ -181,17 +181,12 @@ def table(folder: Path | None) -> str:
     """The rows as Markdown."""
     lines = ["| published | of | | ours |", "|---|---|---|---|"]
     source = ""
-    for row in rows():
+    for row in read_table(ROWS):
         told = "as above" if row["source"] == source else f"{row['source']} (read {row['read']})"
         source = row["source"]
         figure = f"{row['quantity']}: {row['published']}" + (f" {row['unit']}" if row["unit"] else "")
         lines.append(f"| {told} | {row['case']} | {figure} | {ours(row['id'], folder)} |")
     return "\n".join(lines)
-
-
-def rows() -> list[dict[str, str]]:
-    with ROWS.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def ours(row: str, folder: Path | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.command import answered, told
-from tools.rl.scoring import rl_rows, split_ratio
+from tools.rl.scoring import best_split, rl_rows
 
 import tonnage
 from tonnage.errors import BadRequest
@@ -102,7 +102,10 @@ def test_the_plan_is_kept_shown_and_drawn(apart: Any, tmp_path: Path) -> None:
 def test_the_first_split_is_within_a_factor_of_two_of_the_published_one() -> None:
     rows = [row for row in rl_rows(Path(__file__).parents[3] / "measurements") if row.recipe["rollout_gpus"]]
     small = [row for row in rows if row.model == "Qwen3-30B3A"]
-    assert len(small) == 2 and all(0.5 <= split_ratio(row) <= 2.0 for row in small)
+    assert len(small) == 2
+    for row in small:
+        first, rollout, count = best_split(row), int(row.recipe["rollout_gpus"]), int(row.cells["gpus"])
+        assert 0.5 <= first.rollout / first.training / (rollout / (count - rollout)) <= 2.0
 
 
 FEW = {"model": "llama-3.1-8b", "steps": 10, "response_tokens": 500}

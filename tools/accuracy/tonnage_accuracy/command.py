@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,7 +11,8 @@ import click
 
 from tonnage.cli.options import FILE, Grouped, on_terminal, request_options, why_option
 from tonnage.domain.requests.tables import AccuracyRequest, LeftOut
-from tonnage.errors import BadFact, BadRequest, echo
+from tonnage.errors import BadRequest
+from tonnage_accuracy.tables import read_checked, write_table
 
 if TYPE_CHECKING:
     from tonnage_accuracy.page import Page
@@ -62,7 +62,7 @@ def accuracy(files: tuple[str, ...], **options: Any) -> None:
     if own["figures"]:
         from tonnage_accuracy.sheets import standing_rows
 
-        _write_table(Path(own["figures"]), standing_rows(found.report.out_of_sample))
+        write_table(Path(own["figures"]), standing_rows(found.report.out_of_sample))
     _print(found.report, why=own["why"], as_json=own["as_json"])
 
 
@@ -98,15 +98,11 @@ def _write_page(report: AccuracyReport, page: Page, path: Path, *, root: Path) -
     found = page_tables(report, page)
     for name, rows in found.items():
         if name != "standings":  # what --figures writes
-            _write_table(path.with_suffix("") / f"{name}.csv", rows)
-    names = {line["source"]: line["name"] for line in _lines(root / "measurements" / "sources.csv", ("source", "name"))}
+            write_table(path.with_suffix("") / f"{name}.csv", rows)
+    names = {
+        line["source"]: line["name"] for line in read_checked(root / "measurements" / "sources.csv", ("source", "name"))
+    }
     path.write_text(as_markdown(sentence(report), found, names=names), encoding="utf-8")
-
-
-def _write_table(path: Path, rows: Iterable[Sequence[str]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 def _page(tables: Tables, scores: Sequence[Score], *, markdown: Path) -> Page:
@@ -119,21 +115,10 @@ def _page(tables: Tables, scores: Sequence[Score], *, markdown: Path) -> Page:
         **page_figures(tables, scores),
         explanations={
             (line["block"], line["quantity"]): line["explanation"]
-            for line in _lines(markdown.with_suffix(".explanations.csv"), ("block", "quantity", "explanation"))
+            for line in read_checked(markdown.with_suffix(".explanations.csv"), ("block", "quantity", "explanation"))
         },
         left_out={
             (line["block"], line["kind"], line["quantity"]): {k: float(line[k]) if line[k] else None for k in kinds}
-            for line in _lines(markdown.with_suffix(".left_out.csv"), ("block", "kind", "quantity", *kinds))
+            for line in read_checked(markdown.with_suffix(".left_out.csv"), ("block", "kind", "quantity", *kinds))
         },
     )
-
-
-def _lines(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
-    """A small table with at least these columns; empty where there is none."""
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        lines = list(csv.DictReader(file))
-    if any(line.get(column) is None for line in lines for column in columns):
-        raise BadFact(f"'{echo(path.name)}' must have the columns {', '.join(columns)}")
-    return lines

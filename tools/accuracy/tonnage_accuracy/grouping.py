@@ -5,13 +5,12 @@ Which group does a row belong to when errors are averaged, and which rows leave 
 publisher's runs fill, tables that no fit has read, settings that a row leaves open, rows that are set aside. Without
 the file every row is its block and its catalogue family.
 
-Rows of one block are near-duplicates of each other, so what is fitted is judged on groups that the fit did not see:
-`leave_out` gives each group in turn with all the others beside it.
+Rows of one block are near-duplicates of each other, so what is fitted is judged on groups that the fit did not see.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -177,13 +176,6 @@ def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return groups
-
-
-def leave_out(items: Sequence[T], key: Callable[[T], K]) -> Iterator[tuple[K, list[T], list[T]]]:
-    """Each group in turn: its key, the items of all other groups (to fit on), and its own (to judge by)."""
-    groups = group_by(items, key)
-    for left_out, own in groups.items():
-        yield left_out, [item for name, others in groups.items() if name != left_out for item in others], own
 
 
 def _family(model: str) -> str:

@@ -8,9 +8,7 @@ every number; the table comes with a checkout, not with the package.
 
 from __future__ import annotations
 
-import csv
-import gzip
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +20,7 @@ from tonnage.record import Record
 from tonnage_accuracy.grouping import LEFT_OUT
 from tonnage_accuracy.intervals import QUANTITY_OF, UPPER
 from tonnage_accuracy.scoring import Score
+from tonnage_accuracy.tables import read_table
 
 FILE: Final = Path("tools") / "calibration" / "left_out.csv.gz"
 COLUMNS: Final = ("id", "quantity", *(f"{kind}{part}" for kind in LEFT_OUT for part in ("", "_level")))
@@ -52,18 +51,19 @@ def left_out_predictions(root: Path, kind: str) -> Mapping[tuple[str, str], Left
     """
     if kind not in LEFT_OUT:
         raise UnknownName("kind of group", kind, known=LEFT_OUT)
-    path = root / FILE
-    if not path.exists():
-        return {}
-    found: dict[tuple[str, str], LeftOut] = {}
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        if tuple(reader.fieldnames or ()) != COLUMNS:
-            raise BadFact(f"{FILE}: columns must be {', '.join(COLUMNS)}; write it with tools/calibration/left_out.py")
-        for line in reader:
-            if line[kind]:
-                found[line["id"], line["quantity"]] = LeftOut(float(line[kind]), line[f"{kind}_level"])
-    return found
+    return {
+        (line["id"], line["quantity"]): LeftOut(float(line[kind]), line[f"{kind}_level"])
+        for line in _stored(root, FILE, COLUMNS, script="left_out.py")
+        if line[kind]
+    }
+
+
+def _stored(root: Path, name: Path, columns: tuple[str, ...], *, script: str) -> Iterator[dict[str, str]]:
+    """Lines of a stored table; none where it is not there."""
+    for line in read_table(root / name) if (root / name).exists() else ():
+        if tuple(line) != columns:
+            raise BadFact(f"{name}: columns must be {', '.join(columns)}; write it with tools/calibration/{script}")
+        yield line
 
 
 def left_out_widths(root: Path, kind: str) -> Widths:
@@ -75,20 +75,11 @@ def left_out_widths(root: Path, kind: str) -> Widths:
     BadFact
         The stored table has other columns.
     """
-    path = root / WIDTHS
-    if not path.exists():
-        return {}
     found: dict[str, dict[str, dict[tuple[str, str], float]]] = {}
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        if tuple(reader.fieldnames or ()) != WIDTH_COLUMNS:
-            raise BadFact(
-                f"{WIDTHS}: columns must be {', '.join(WIDTH_COLUMNS)}; write it with tools/calibration/widths.py"
-            )
-        for line in reader:
-            if line["left_out"] == kind:
-                of = found.setdefault(line["group"], {}).setdefault(line["kind"], {})
-                of[line["quantity"], line["rung"]] = float(line["factor"])
+    for line in _stored(root, WIDTHS, WIDTH_COLUMNS, script="widths.py"):
+        if line["left_out"] == kind:
+            of = found.setdefault(line["group"], {}).setdefault(line["kind"], {})
+            of[line["quantity"], line["rung"]] = float(line["factor"])
     return found
 
 

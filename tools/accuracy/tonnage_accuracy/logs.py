@@ -6,13 +6,12 @@ printed without the logs; `tools/calibration/logs.py` writes them anew from a fo
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from tonnage.errors import BadFact, echo
 from tonnage_accuracy.records import LogErrors
+from tonnage_accuracy.tables import read_checked
 
 FILE: Final = "measurements/logs.csv"
 COLUMNS: Final = ("log", "model", "accelerator", "layout", "engine", "requests", "by", "quantity",
@@ -23,13 +22,7 @@ MEASURED: Final = "measured"
 
 def read_facts(path: Path) -> list[dict[str, str]]:
     """Rows of the file of facts; none when it is not there."""
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    if any(row.get(column) is None for row in rows for column in COLUMNS):
-        raise BadFact(f"'{echo(path.name)}' must have the columns {', '.join(COLUMNS)}")
-    return rows
+    return read_checked(path, COLUMNS)
 
 
 def log_errors(rows: Iterable[dict[str, str]]) -> tuple[LogErrors, ...]:

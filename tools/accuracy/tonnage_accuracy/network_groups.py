@@ -8,7 +8,6 @@ say that never saw the row's accelerator; the bounds are the project's own.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -21,6 +20,7 @@ from tonnage_accuracy.metrics import absolute_error_share
 from tonnage_accuracy.records import Figure
 from tonnage_accuracy.rows import Row, text
 from tonnage_accuracy.scoring import Score, error_shares, median_figure
+from tonnage_accuracy.tables import read_table
 
 PROMPTS: Final = "prefill_only"
 """Why rows that measured the prompt alone are not scored with the others: they have no answer."""
@@ -113,26 +113,25 @@ def own_figures(folder: Path) -> tuple[Figure, ...]:
     from tonnage.questions.predict.training import predict_train
 
     found: dict[tuple[str, str], list[float]] = {}
-    with table.open(encoding="utf-8", newline="") as file:
-        for run in csv.DictReader(file):
-            model, accelerator, batch = resolve(str(folder / run["profile"])), run["accelerator_id"], int(run["batch"])
-            device, precision = Additions(paths=(str(folder / run["device"]),)), run["precision"]
-            if run["work"] == "training":
-                step = TrainCase(
-                    model=model, accelerator=accelerator, micro_batch=batch, global_batch=batch, precision=precision
-                )
-                latency, trained = predict_train(step, additions=device).step_s, " trained"
-            else:
-                case = InferCase(
-                    model=model, accelerator=accelerator, batch=batch, precision=precision, engine=run["engine"]
-                )
-                latency, trained = predict_infer(case, additions=device).latency_s, ""
-            if latency is not None:
-                name = f"{run['unit']}/s of {run['profile'].partition('.')[0]}{trained}"
-                key = f"own {accelerator}, {run['date']}", name
-                found.setdefault(key, []).append(
-                    absolute_error_share(predicted=1.0 / latency.value, measured=1.0 / float(run["seconds"]))
-                )
+    for run in read_table(table):
+        model, accelerator, batch = resolve(str(folder / run["profile"])), run["accelerator_id"], int(run["batch"])
+        device, precision = Additions(paths=(str(folder / run["device"]),)), run["precision"]
+        if run["work"] == "training":
+            step = TrainCase(
+                model=model, accelerator=accelerator, micro_batch=batch, global_batch=batch, precision=precision
+            )
+            latency, trained = predict_train(step, additions=device).step_s, " trained"
+        else:
+            case = InferCase(
+                model=model, accelerator=accelerator, batch=batch, precision=precision, engine=run["engine"]
+            )
+            latency, trained = predict_infer(case, additions=device).latency_s, ""
+        if latency is not None:
+            name = f"{run['unit']}/s of {run['profile'].partition('.')[0]}{trained}"
+            key = f"own {accelerator}, {run['date']}", name
+            found.setdefault(key, []).append(
+                absolute_error_share(predicted=1.0 / latency.value, measured=1.0 / float(run["seconds"]))
+            )
     return tuple(
         Figure(group=group, figure=f"largest error of {name}", rows=len(errors), value=max(errors), at_most=0.25)
         for (group, name), errors in found.items()

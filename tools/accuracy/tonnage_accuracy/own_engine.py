@@ -7,7 +7,6 @@ repeats of a load the one counts in which the server had the largest share of it
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -23,6 +22,7 @@ from tonnage.questions.calibrate.calibrate import calibrate, prior_of
 from tonnage.questions.calibrate.loads import MeasuredLoad, Stack, loads_of, shipped_overheads
 from tonnage.questions.calibrate.posterior import NAMES, next_point, shares_of, stretch_of
 from tonnage_accuracy.records import Figure
+from tonnage_accuracy.tables import read_table
 
 OPTIONS: Final = {"max_model_len": 1024, "max_num_batched_tokens": 2048}
 """As the servers ran: context of each slot, tokens of a step (llama.cpp's n_batch)."""
@@ -43,13 +43,12 @@ Times = dict[str, float]
 def _runs(folder: Path) -> dict[str, list[Row]]:
     """By model, in the order of prompt and load."""
     best: dict[tuple[str, int, int], Row] = {}
-    with (folder / "engine.csv").open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            # Prompts of random words differ by a few tokens from load to load.
-            place = row["model"], round(math.log2(float(row["prompt_tokens"]))), int(row["concurrency"])
-            known = best.get(place)
-            if known is None or float(row["server_cpu_share"]) > float(known["server_cpu_share"]):
-                best[place] = row
+    for row in read_table(folder / "engine.csv"):
+        # Prompts of random words differ by a few tokens from load to load.
+        place = row["model"], round(math.log2(float(row["prompt_tokens"]))), int(row["concurrency"])
+        known = best.get(place)
+        if known is None or float(row["server_cpu_share"]) > float(known["server_cpu_share"]):
+            best[place] = row
     return {name: [best[at] for at in sorted(best) if at[0] == name] for name in dict.fromkeys(at[0] for at in best)}
 
 

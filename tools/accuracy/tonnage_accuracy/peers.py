@@ -11,7 +11,6 @@ source is marked there; it is then to be compared with ours as shipped, otherwis
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -23,6 +22,7 @@ from tonnage_accuracy.out_of_sample import FIGURES, countable, without_group
 from tonnage_accuracy.records import Duel, PeerErrors
 from tonnage_accuracy.rows import Row, number, text
 from tonnage_accuracy.scoring import Score
+from tonnage_accuracy.tables import read_table
 
 FILE: Final = Path("tools") / "peers" / "aiconfigurator.csv"
 NAME: Final = "aiconfigurator 0.12"
@@ -47,8 +47,7 @@ def compare_with_peer(
     """Errors by engine, model, mode and quantity, then over all of them; empty where no answers are kept."""
     if not path.exists():
         return []
-    with path.open(encoding="utf-8", newline="") as file:
-        theirs = {line["id"]: line for line in csv.DictReader(file)}
+    theirs = {line["id"]: line for line in read_table(path)}
     known = {row.id: row for row in rows}
     pairs = [pair for item in scores if (pair := _pair(item, known, theirs, left_out)) is not None]
     found = [_errors(key, own) for key, own in sorted(group_by(pairs, lambda p: p[:4]).items())]

@@ -7,10 +7,8 @@ block, decisions by these predictions, groups of training rows and of networks, 
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -24,6 +22,7 @@ from tonnage_accuracy.left_out import left_out_predictions, left_out_scores
 from tonnage_accuracy.records import AccuracyReport, Figure, OutOfSample, PointsTaught, Regret
 from tonnage_accuracy.rows import Row, read_rows
 from tonnage_accuracy.scoring import Score, by_quantity, report_of, score
+from tonnage_accuracy.tables import write_table
 
 COLUMNS: Final = ("id", "block", "quantity", "measured", "predicted", "low", "high", "basis", "reason")
 KINDS: Final[tuple[str, ...]] = get_args(LeftOut)
@@ -154,8 +153,7 @@ def peer_report(tables: Tables, predictor: str, *, by: str | None, rows_file: st
     rows = tables.wanted
     theirs, said = referee_scores(rows, predictor)
     if rows_file:
-        with Path(rows_file).open("w", encoding="utf-8", newline="") as table:
-            csv.writer(table, lineterminator="\n").writerows([COLUMNS, *map(_cells, theirs)])
+        write_table(Path(rows_file), [COLUMNS, *map(_cells, theirs)])
     beside = medians_by_source(rows, theirs, ours=list(score(rows)), root=tables.root, fitted_on=said.fitted_on)
     report = report_of(theirs, by=by, unusable=tables.unusable)
     return replace(report, predictor=said.name or predictor, duels=tuple(beside))
@@ -208,20 +206,10 @@ def _measurements_of_checkout() -> tuple[Path, ...]:
 
 
 def _score_rows(rows: list[Row], *, rows_file: str | None, workers: int, watch: Watch) -> list[Score]:
-    found = watch(score(rows, workers=workers), len(rows))
-    if not rows_file:
-        return list(found)
-    with ExitStack() as stack:
-        table = stack.enter_context(Path(rows_file).open("w", encoding="utf-8", newline=""))
-        write = csv.writer(table, lineterminator="\n").writerow
-        write(COLUMNS)
-        return list(_write_scores(found, write))
-
-
-def _write_scores(scores: Iterable[Score], write: Callable[[list[str]], Any]) -> Iterator[Score]:
-    for item in scores:
-        write(_cells(item))
-        yield item
+    found = list(watch(score(rows, workers=workers), len(rows)))
+    if rows_file:
+        write_table(Path(rows_file), [COLUMNS, *map(_cells, found)])
+    return found
 
 
 def _cells(item: Score) -> list[str]:

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
 import math
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final, Literal
 
@@ -87,14 +86,6 @@ def usable_rows(root: Path, *tables: str) -> list[Row]:
     folder = root / "measurements"
     paths = [folder / f"{name}.csv.gz" for name in tables] or sorted(folder.glob("*.csv.gz"))
     return [row for path in paths for row in read_rows(path) if row.usable]
-
-
-def write_packed(path: Path, lines: Iterable[Sequence[object]]) -> None:
-    """A gzipped table whose bytes follow from its lines alone."""
-    table = io.StringIO()
-    csv.writer(table, lineterminator="\n").writerows(lines)
-    with path.open("wb") as file, gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
-        packed.write(table.getvalue().encode())
 
 
 def layout_of(columns: list[str]) -> Layout | None:
