@@ -113,7 +113,7 @@ def test_another_kind_of_group_or_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match="colour"):
         left_out_predictions(tmp_path, "colour")
     with pytest.raises(BadFact, match="columns"):
-        left_out_predictions(stored(tmp_path, "id,quantity\n"), "family")
+        left_out_predictions(stored(tmp_path, "id,quantity\na,tpot_ms\n"), "family")
 
 
 def test_scores_take_the_stored_value_and_their_interval_moves_along(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ all others but teach no width.
 
 from __future__ import annotations
 
-import csv
 import datetime
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,14 +21,14 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from tonnage.catalog.fitted import KINDS
-from tonnage_accuracy.cases import kind_of
 from tonnage_accuracy.contradictions import contradicting
-from tonnage_accuracy.grouping import LEFT_OUT, labels_of, read_grouping
+from tonnage_accuracy.grouping import LEFT_OUT, read_grouping
 from tonnage_accuracy.intervals import Factor, fit
 from tonnage_accuracy.left_out import left_out_predictions
 from tonnage_accuracy.quantities import measured_numbers
 from tonnage_accuracy.rows import Row, number, text, usable_rows
-from tonnage_accuracy.scoring import Score
+from tonnage_accuracy.scoring import Score, score_of
+from tonnage_accuracy.tables import read_table, write_cells
 
 ROOT = Path(__file__).parents[2]
 TABLES = ROOT / "src" / "tonnage" / "catalog" / "data" / "intervals"
@@ -56,20 +55,10 @@ def left_out(rows: Iterable[Row]) -> list[Score]:
     stored = {kind: left_out_predictions(ROOT, kind) for kind in LEFT_OUT}
     found = []
     for row in rows:
-        labels = labels_of(row)
         for wanted in measured_numbers(row):
-            base = Score(
-                id=row.id,
-                block=row.block,
-                kind=kind_of(row),
-                quantity=wanted.quantity,
-                measured=wanted.value,
-                labels=labels,
-            )
-            for of in stored.values():
-                known = of.get((row.id, wanted.quantity))
-                if known is not None:
-                    found.append(replace(base, predicted=known.predicted, level=known.level))
+            base, key = score_of(row, wanted), (row.id, wanted.quantity)
+            for known in (of[key] for of in stored.values() if key in of):
+                found.append(replace(base, predicted=known.predicted, level=known.level))
     return found
 
 
@@ -109,9 +98,8 @@ def queueing(rows: Iterable[Row]) -> set[str]:
 def write(kind: str, factors: list[Factor]) -> None:
     """One table; rows of quantities that were not fitted stay as they are."""
     path = TABLES / f"{kind}.csv"
-    with path.open(encoding="utf-8", newline="") as file:
-        fitted_names = {found.quantity for found in factors}
-        kept = [row for row in csv.DictReader(file) if row["quantity"] not in fitted_names]
+    fitted_names = {found.quantity for found in factors}
+    kept = [row for row in read_table(path) if row["quantity"] not in fitted_names]
     today = datetime.date.today().isoformat()
     fitted = [
         {
@@ -126,10 +114,7 @@ def write(kind: str, factors: list[Factor]) -> None:
         }
         for found in factors
     ]
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n", extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows([*fitted, *kept])
+    write_cells(path, COLUMNS, [*fitted, *kept])
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ import msgspec
 from tonnage.record import Record
 from tonnage_accuracy.grouping import group_by
 from tonnage_accuracy.metrics import log_ratio
+from tonnage_accuracy.quantities import ATTRIBUTES, SPEEDS
 from tonnage_accuracy.scoring import Score
 
 if TYPE_CHECKING:
@@ -63,25 +64,7 @@ _BIN: Final = 0.005
 _BINS: Final = 800
 """Residuals are counted in bins of so much of ln(measured / predicted), up to a factor of 55. [-]"""
 
-QUANTITY_OF: Final[dict[tuple[str, str], str]] = {
-    ("serve", "ttft_ms"): "ttft_s",
-    ("serve", "tpot_ms"): "tpot_s",
-    ("serve", "e2e_ms"): "e2e_s",
-    ("serve", "output_tokens_per_s"): "output_tokens_per_s",
-    ("serve", "total_tokens_per_s"): "total_tokens_per_s",
-    ("serve", "samples_per_s"): "requests_per_s",
-    ("serve", "kv_tokens"): "kv_cache_tokens",
-    ("serve", "memory_gb"): "memory",
-    ("train", "step_time_s"): "step_s",
-    ("train", "tokens_per_s_per_accel"): "step_s",
-    ("train", "samples_per_s_per_accel"): "step_s",
-    ("train", "tflops_per_accel"): "step_s",
-    ("train", "peak_mem_gb"): "memory_peak_bytes",
-    ("infer", "e2e_ms"): "latency_s",
-    ("infer", "tpot_ms"): "step_s",
-    ("infer", "samples_per_s"): "samples_per_s",
-    ("infer", "memory_gb"): "memory",
-}
+QUANTITY_OF: Final = ATTRIBUTES | {("train", speed): "step_s" for speed in SPEEDS}
 """Kind and scored quantity -> name in the result noun, as `catalog.fitted` keeps it. Rates of training are one
 over its step time and share its width."""
 
@@ -133,33 +116,35 @@ def fit(scores: Iterable[Score], *, source: Callable[[str], str] = str) -> list[
     A number may come several times, as predicted without this and without that. Quantities without a name in the
     results (`fits`) have no interval and are left out. `source` names what publishes a block.
     """
-    usable = [s for s in scores if s.predicted and s.measured and (s.kind, s.quantity) in QUANTITY_OF]
     found: list[Factor] = []
-    for (kind, quantity), own in sorted(group_by(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity])).items()):
-        for name, level, residuals in _ends(quantity, own):
-            fitted = _fit(_counted(residuals, None if quantity in COUNTED else source, level), residuals)
-            found += [msgspec.structs.replace(one, kind=kind, quantity=name) for one in fitted]
-    return found
+    for kind, quantity, of, residuals in _fitted(scores, source):
+        found += [msgspec.structs.replace(one, kind=kind, quantity=quantity) for one in _fit(of, residuals)]
+    return sorted(found, key=lambda one: (one.kind, one.quantity))
 
 
-def _ends(quantity: str, scores: Sequence[Score]) -> Iterator[tuple[str, float, list[Residual]]]:
-    """What is fitted of a quantity: name of the factor, share of numbers to hold, residuals."""
-    yield quantity, LEVEL, list(_residuals(scores, abs))
-    if quantity in UPPER:
-        yield UPPER[quantity], UPPER_LEVEL, list(_residuals(scores, lambda above: max(above, LEAST_UPPER)))
+def _fitted(
+    scores: Iterable[Score], source: Callable[[str], str]
+) -> Iterator[tuple[str, str, Counted, list[Residual]]]:
+    """What is fitted: kind, name of the factor, and its residuals, counted and as they are."""
+    usable = [s for s in scores if s.predicted and s.measured and (s.kind, s.quantity) in QUANTITY_OF]
+    for (kind, quantity), own in group_by(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity])).items():
+        publisher = None if quantity in COUNTED else source
+        both = list(_residuals(own, abs))
+        yield kind, quantity, _counted(both, publisher, LEVEL), both
+        if quantity in UPPER:
+            above = list(_residuals(own, lambda above: max(above, LEAST_UPPER)))
+            yield kind, UPPER[quantity], _counted(above, publisher, UPPER_LEVEL), above
 
 
 def widths(scores: Iterable[Score], *, source: Callable[[str], str] = str) -> dict[tuple[str, str, str], float]:
     """
     Only the factors of `fit`, by kind, quantity and level: what the shipped table would hold without other rows.
     """
-    usable = [s for s in scores if s.predicted and s.measured and (s.kind, s.quantity) in QUANTITY_OF]
-    found: dict[tuple[str, str, str], float] = {}
-    for (kind, quantity), own in group_by(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity])).items():
-        for called, level, residuals in _ends(quantity, own):
-            of = _widths(_counted(residuals, None if quantity in COUNTED else source, level))
-            found |= {(kind, called, name): math.exp(width[-1]) for name, width in of.items()}
-    return found
+    return {
+        (kind, quantity, name): math.exp(width[-1])
+        for kind, quantity, of, _ in _fitted(scores, source)
+        for name, width in _widths(of).items()
+    }
 
 
 def group_of(score: Score) -> Group:

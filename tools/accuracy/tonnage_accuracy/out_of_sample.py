@@ -24,6 +24,7 @@ from tonnage_accuracy.cases import kind_of
 from tonnage_accuracy.grouping import Grouping, group_by, read_grouping
 from tonnage_accuracy.left_out import left_out_predictions, left_out_scores, left_out_widths
 from tonnage_accuracy.metrics import errors, quantile
+from tonnage_accuracy.quantities import SPEEDS
 from tonnage_accuracy.records import GroupErrors, OutOfSample, SetAside, Standing
 from tonnage_accuracy.rows import Row, text
 from tonnage_accuracy.scoring import Predict, Score, score
@@ -151,9 +152,8 @@ FIGURES: Final = (
 """What rows measure, in the order of the tables."""
 
 _RATES: Final = ("output_tokens_per_s", "total_tokens_per_s", "samples_per_s", "e2e_ms")
-_STEPS: Final = ("step_time_s", "tokens_per_s_per_accel", "samples_per_s_per_accel", "tflops_per_accel")
 _NETWORKS: Final = ("e2e_ms", "samples_per_s", "tpot_ms")
-_ONE_OF: Final = {"train": (("training step", _STEPS),), "infer": (("networks", _NETWORKS),), "serve": ()}
+_ONE_OF: Final = {"train": (("training step", SPEEDS),), "infer": (("networks", _NETWORKS),), "serve": ()}
 _ALONE: Final = {
     "tpot_ms": "TPOT",
     "ttft_ms": "TTFT",

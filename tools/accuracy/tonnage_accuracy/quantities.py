@@ -17,14 +17,15 @@ or the causal half of attention; a row says which in `tflops_definition` and `at
 from __future__ import annotations
 
 import math
-from typing import Final, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.core.train_estimate import layer_weights
 from tonnage.domain.answer import Quantity
-from tonnage.domain.case import Case, InferResult, Latency, Result, ServeCase, ServeResult, TrainResult
+from tonnage.domain.case import Case, Latency, Result, ServeCase, ServeResult, TrainResult
 from tonnage.domain.model import Attention, Model
 from tonnage.errors import BadFact, TonnageError
 from tonnage.record import Record
@@ -32,12 +33,39 @@ from tonnage.units import GiB
 from tonnage_accuracy.rows import Row, count, number, text
 from tonnage_accuracy.train_cases import model_of
 
-NAMES: Final = (
-    "ttft_ms", "tpot_ms", "e2e_ms", "output_tokens_per_s", "total_tokens_per_s", "samples_per_s", "kv_tokens",
-    "memory_gb", "energy_per_token_j", "step_time_s", "tokens_per_s_per_accel", "samples_per_s_per_accel",
-    "tflops_per_accel", "peak_mem_gb", "fits",
-)  # fmt: skip
-"""Every scored quantity, in the order of the tables."""
+UNITS: Final = {
+    "ttft_ms": "ms", "tpot_ms": "ms", "e2e_ms": "ms", "output_tokens_per_s": "tokens/s",
+    "total_tokens_per_s": "tokens/s", "samples_per_s": "1/s", "kv_tokens": "tokens", "memory_gb": "GB",
+    "energy_per_token_j": "J", "step_time_s": "s", "tokens_per_s_per_accel": "tokens/s", "samples_per_s_per_accel":
+    "1/s", "tflops_per_accel": "TFLOP/s", "peak_mem_gb": "GB", "fits": "1 or 0",
+}  # fmt: skip
+"""Every scored quantity and its unit, in the order of the tables."""
+NAMES: Final = tuple(UNITS)
+SPEEDS: Final = ("step_time_s", "tokens_per_s_per_accel", "samples_per_s_per_accel", "tflops_per_accel")
+"""Speeds of training: a row that prints several says the same with each."""
+
+ATTRIBUTES: Final[dict[tuple[str, str], str]] = {
+    ("serve", "ttft_ms"): "ttft_s",
+    ("serve", "tpot_ms"): "tpot_s",
+    ("serve", "e2e_ms"): "e2e_s",
+    ("serve", "output_tokens_per_s"): "output_tokens_per_s",
+    ("serve", "total_tokens_per_s"): "total_tokens_per_s",
+    ("serve", "samples_per_s"): "requests_per_s",
+    ("serve", "kv_tokens"): "kv_cache_tokens",
+    ("serve", "memory_gb"): "memory",
+    ("train", "step_time_s"): "step_s",
+    ("train", "tokens_per_s_per_accel"): "tokens_per_s_per_accelerator",
+    ("train", "samples_per_s_per_accel"): "samples_per_s_per_accelerator",
+    ("train", "tflops_per_accel"): "samples_per_s_per_accelerator",
+    ("train", "peak_mem_gb"): "memory_peak_bytes",
+    ("infer", "e2e_ms"): "latency_s",
+    ("infer", "tpot_ms"): "step_s",
+    ("infer", "samples_per_s"): "samples_per_s",
+    ("infer", "memory_gb"): "memory",
+}
+"""Kind of case and scored quantity -> the attribute of the result that answers it."""
+_SCALE: Final = {"e2e_ms": 1e3, "tpot_ms": 1e3, "memory_gb": 1e-9, "peak_mem_gb": 1e-9}
+"""From the unit of a result's quantity to that of the scored one, where they differ."""
 
 Statistic = Literal["mean", "p50"]
 
@@ -101,11 +129,15 @@ def predicted_number(result: Result, wanted: Measured, *, case: Case | None = No
         return Predicted(value=float(result.fits))
     if wanted.quantity == "energy_per_token_j":
         return _energy(case, result)
-    if isinstance(result, ServeResult):
-        return _of_serve(result, wanted)
-    if isinstance(result, TrainResult):
-        return _of_train(result, wanted)
-    return _of_infer(result, wanted.quantity)
+    if isinstance(result, ServeResult) and wanted.quantity == "memory_gb":
+        return _served_memory(result.memory or {}, wanted)
+    kind = "serve" if isinstance(result, ServeResult) else "train" if isinstance(result, TrainResult) else "infer"
+    found: Latency | Quantity | float | None = getattr(result, ATTRIBUTES.get((kind, wanted.quantity), ""), None)
+    if found is None or isinstance(found, Latency):
+        return _latency(found, wanted.statistic)
+    if isinstance(found, Quantity):
+        return _scaled(found, wanted.flop * 1e-12 if wanted.flop else _SCALE.get(wanted.quantity, 1.0))
+    return Predicted(value=found)
 
 
 def _of_training(row: Row) -> list[Measured]:
@@ -170,61 +202,15 @@ def _cell(row: Row, column: str, quantity: str, statistic: Statistic) -> Measure
     return Measured(quantity=quantity, value=value, statistic=statistic) if value else None
 
 
-def _of_serve(result: ServeResult, wanted: Measured) -> Predicted | None:
-    match wanted.quantity:
-        case "ttft_ms":
-            return _latency(result.ttft_s, wanted.statistic)
-        case "tpot_ms":
-            return _latency(result.tpot_s, wanted.statistic)
-        case "e2e_ms":
-            return _latency(result.e2e_s, wanted.statistic)
-        case "output_tokens_per_s":
-            return _scale(result.output_tokens_per_s)
-        case "total_tokens_per_s":
-            return _scale(result.total_tokens_per_s)
-        case "samples_per_s":
-            return _scale(result.requests_per_s)
-        case "kv_tokens" if result.kv_cache_tokens is not None:
-            return Predicted(value=result.kv_cache_tokens)
-        case "memory_gb" if wanted.tensors and result.memory is not None:
-            held = [part for part in result.memory["parts"] if part["name"].startswith(("weights", "KV cache"))]
-            return Predicted(value=sum(part["value"] for part in held) / 1e9)
-        case "memory_gb" if result.memory is not None and "total_bytes" in result.memory:
-            low, high = result.memory.get("low"), result.memory.get("high")
-            return Predicted(
-                value=result.memory["total_bytes"] / 1e9,
-                low=low / 1e9 if low is not None else None,
-                high=high / 1e9 if high is not None else None,
-            )
-    return None
-
-
-def _of_train(result: TrainResult, wanted: Measured) -> Predicted | None:
-    match wanted.quantity:
-        case "step_time_s":
-            return _scale(result.step_s)
-        case "tokens_per_s_per_accel":
-            return _scale(result.tokens_per_s_per_accelerator)
-        case "samples_per_s_per_accel":
-            return _scale(result.samples_per_s_per_accelerator)
-        case "tflops_per_accel":
-            return _scale(result.samples_per_s_per_accelerator, wanted.flop * 1e-12)
-        case "peak_mem_gb":
-            return _scale(result.memory_peak_bytes, 1e-9)
-    return None
-
-
-def _of_infer(result: InferResult, quantity: str) -> Predicted | None:
-    match quantity:
-        case "e2e_ms":
-            return _scale(result.latency_s, 1e3)
-        case "tpot_ms":
-            return _scale(result.step_s, 1e3)
-        case "samples_per_s":
-            return _scale(result.samples_per_s)
-        case "memory_gb":
-            return _scale(result.memory, 1e-9)
-    return None
+def _served_memory(memory: Mapping[str, Any], wanted: Measured) -> Predicted | None:
+    """Everything that is held, or what tensors hold alone."""
+    if wanted.tensors and memory:
+        held = [part for part in memory["parts"] if part["name"].startswith(("weights", "KV cache"))]
+        return Predicted(value=sum(part["value"] for part in held) / 1e9)
+    if "total_bytes" not in memory:
+        return None
+    low, high = (None if memory.get(end) is None else memory[end] / 1e9 for end in ("low", "high"))
+    return Predicted(value=memory["total_bytes"] / 1e9, low=low, high=high)
 
 
 def _energy(case: Case | None, result: Result) -> Predicted | None:
@@ -247,11 +233,8 @@ def _energy(case: Case | None, result: Result) -> Predicted | None:
     return Predicted(value=value, low=value * math.exp(-down), high=value * math.exp(up))
 
 
-def _scale(quantity: Quantity | None, factor: float = 1.0) -> Predicted | None:
-    if quantity is None:
-        return None
-    low = None if quantity.low is None else quantity.low * factor
-    high = None if quantity.high is None else quantity.high * factor
+def _scaled(quantity: Quantity, factor: float) -> Predicted:
+    low, high = (None if end is None else end * factor for end in (quantity.low, quantity.high))
     return Predicted(value=quantity.value * factor, low=low, high=high)
 
 
@@ -263,8 +246,7 @@ def _latency(latency: Latency | None, statistic: Statistic) -> Predicted | None:
     if value is None:
         return None
     ratio = value / latency.mean if latency.mean > 0 else 1.0
-    low = None if latency.low is None else latency.low * ratio * 1e3
-    high = None if latency.high is None else latency.high * ratio * 1e3
+    low, high = (None if end is None else end * ratio * 1e3 for end in (latency.low, latency.high))
     return Predicted(value=value * 1e3, low=low, high=high)
 
 

@@ -34,21 +34,14 @@ from msgspec.structs import replace
 from tonnage.domain.case import Case
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.record import Record
-from tonnage_accuracy.cases import case_of, kind_of
-from tonnage_accuracy.grouping import labels_of
-from tonnage_accuracy.quantities import Measured, measured_numbers
+from tonnage_accuracy.cases import case_of
+from tonnage_accuracy.quantities import UNITS, Measured, measured_numbers
 from tonnage_accuracy.rows import Row, number
-from tonnage_accuracy.scoring import Score
+from tonnage_accuracy.scoring import Score, score_of
 
 PROTOCOL: Final = "tonnage.referee/1"
 PATIENCE_S: Final = 600.0
 """Longest silence between two lines of a program that is asked. [s]"""
-UNITS: Final = {
-    "ttft_ms": "ms", "tpot_ms": "ms", "e2e_ms": "ms", "output_tokens_per_s": "tokens/s",
-    "total_tokens_per_s": "tokens/s", "samples_per_s": "1/s", "kv_tokens": "tokens", "memory_gb": "GB",
-    "energy_per_token_j": "J", "step_time_s": "s", "tokens_per_s_per_accel": "tokens/s", "samples_per_s_per_accel":
-    "1/s", "tflops_per_accel": "TFLOP/s", "peak_mem_gb": "GB", "fits": "1 or 0",
-}  # fmt: skip
 
 
 class Question(NamedTuple):
@@ -242,26 +235,12 @@ def _crash(status: int, said: Said, questions: Sequence[Question], left: Sequenc
 
 
 def _scores(row: Row, said: Said, unasked: str) -> list[Score]:
-    base = Score(id=row.id, block=row.block, kind=kind_of(row), quantity="", measured=None, labels=labels_of(row))
     found = []
     for item in measured_numbers(row):
-        answer = said.answers.get(row.id, {}).get(item.quantity)
-        why = unasked or item.problem or _why(row.id, item, said)
-        found.append(
-            replace(
-                base,
-                quantity=item.quantity,
-                measured=item.value,
-                predicted=answer.value if answer else None,
-                low=answer.low if answer else None,
-                high=answer.high if answer else None,
-                reason="" if answer else why,
-            )
-        )
+        score, answer = score_of(row, item), said.answers.get(row.id, {}).get(item.quantity)
+        if answer is not None:
+            found.append(replace(score, predicted=answer.value, low=answer.low, high=answer.high))
+            continue
+        refused = f"refused: {said.refused[row.id]}" if row.id in said.refused else f"no prediction of {item.quantity}"
+        found.append(replace(score, reason=unasked or item.problem or refused))
     return found
-
-
-def _why(id_: str, item: Measured, said: Said) -> str:
-    if id_ in said.refused:
-        return f"refused: {said.refused[id_]}"
-    return f"no prediction of {item.quantity}"

@@ -19,7 +19,7 @@ from functools import partial
 from multiprocessing import get_context
 from typing import Final
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from tonnage.domain.case import Case, Latency, Result, ServeCase, ServeResult
 from tonnage.errors import BadRequest, TonnageError
@@ -96,10 +96,8 @@ def score(rows: Iterable[Row], *, predict: Predict = planned, workers: int = 1) 
 
 def score_row(row: Row, predict: Predict) -> list[Score]:
     """Every scored number of one row."""
-    labels = labels_of(row)
-    base = Score(id=row.id, block=row.block, kind=kind_of(row), quantity="", measured=None, labels=labels)
-    wanted = measured_numbers(row)
-    if not wanted:
+    scores = [(item, score_of(row, item)) for item in measured_numbers(row)]
+    if not scores:
         return []
     try:
         case = case_of(row)
@@ -109,10 +107,22 @@ def score_row(row: Row, predict: Predict) -> list[Score]:
         else:
             result = _beyond_cached(row, case, predict)
     except TonnageError as error:
-        return [_without(base, item, _reason(error)) for item in wanted]
+        return [replace(own, reason=_reason(error)) for _, own in scores]
     except Exception as error:  # whatever breaks in one row is counted loudly and must not end the others
-        return [_without(base, item, f"{CRASH}: {type(error).__name__}: {error}"[:300]) for item in wanted]
-    return [_score(base, item, result, case) for item in wanted]
+        return [replace(own, reason=f"{CRASH}: {type(error).__name__}: {error}"[:300]) for _, own in scores]
+    return [_with_prediction(own, item, result, case) for item, own in scores]
+
+
+def score_of(row: Row, wanted: Measured) -> Score:
+    """A number of a row, without a prediction yet."""
+    return Score(
+        id=row.id,
+        block=row.block,
+        kind=kind_of(row),
+        quantity=wanted.quantity,
+        measured=wanted.value,
+        labels=labels_of(row),
+    )
 
 
 def reason_class(reason: str) -> str:
@@ -140,18 +150,16 @@ def _beyond_cached(row: Row, case: Case, predict: Predict) -> Result:
     return replace(result, ttft_s=Latency(mean=mean, low=low, high=high))
 
 
-def _score(base: Score, wanted: Measured, result: Result, case: Case) -> Score:
+def _with_prediction(own: Score, wanted: Measured, result: Result, case: Case) -> Score:
     if wanted.problem:
-        return _without(base, wanted, wanted.problem)
+        return replace(own, reason=wanted.problem)
     answer = predicted_number(result, wanted, case=case)
     if answer is None:
         why = " ".join(result.why.split()) if result.why else "no reason given"
         reason = f"no prediction of {wanted.quantity}" if result.fits else f"predicted not to fit: {why}"[:300]
-        return _without(base, wanted, reason)
+        return replace(own, reason=reason)
     return replace(
-        base,
-        quantity=wanted.quantity,
-        measured=wanted.value,
+        own,
         predicted=answer.value,
         low=answer.low,
         high=answer.high,
@@ -159,10 +167,6 @@ def _score(base: Score, wanted: Measured, result: Result, case: Case) -> Score:
         level=result.level,
         saturated=isinstance(result, ServeResult) and bool(result.saturated),
     )
-
-
-def _without(base: Score, wanted: Measured, reason: str) -> Score:
-    return replace(base, quantity=wanted.quantity, measured=wanted.value, reason=reason)
 
 
 _CLASSES: Final = {"UnknownName": "not in the catalogue", "Unmeasured": "not measured", "BadRequest": "bad request"}
@@ -235,7 +239,7 @@ def report_of(
 def _errors(scores: Sequence[Score], *, block: str, group: str | None) -> BlockErrors:
     done = [s for s in scores if s.predicted is not None and s.measured is not None]
     pairs = [(s.predicted, s.measured) for s in done if s.predicted is not None and s.measured is not None]
-    found = errors(pairs, [(s.low, s.high) for s in done])
+    found = asdict(errors(pairs, [(s.low, s.high) for s in done])) | {"rows": len(scores)}
     quantity = scores[0].quantity
     calm = [
         abs(s.predicted / s.measured - 1)
@@ -246,15 +250,9 @@ def _errors(scores: Sequence[Score], *, block: str, group: str | None) -> BlockE
         block=block,
         kind=scores[0].kind,
         quantity=quantity,
-        rows=len(scores),
         predicted=len(done),
         skipped=dict(Counter(reason_class(s.reason) for s in scores if s.predicted is None).most_common()),
-        median_ape=found.median_ape,
-        mean_ape=found.mean_ape,
-        p90_ape=found.p90_ape,
-        bias=None if quantity == "fits" else found.bias,
-        coverage_90=found.coverage_90,
-        half_width=found.half_width,
+        **(found if quantity != "fits" else found | {"bias": None}),
         group=group,
         below_knee=len(calm) if quantity in _LATENCIES else None,
         below_knee_median_ape=quantile(calm, 0.5),

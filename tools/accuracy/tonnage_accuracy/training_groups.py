@@ -26,13 +26,11 @@ from tonnage_accuracy.grouping import LEFT_OUT, group_by
 from tonnage_accuracy.intervals import ANY, fit
 from tonnage_accuracy.left_out import LeftOut, left_out_scores
 from tonnage_accuracy.metrics import absolute_error_share, quantile
+from tonnage_accuracy.quantities import SPEEDS
 from tonnage_accuracy.records import Figure
 from tonnage_accuracy.rows import Row, count, number, text
 from tonnage_accuracy.scoring import Score, error_shares, median_figure
 from tonnage_accuracy.train_cases import train_case
-
-SPEEDS: Final = ("step_time_s", "tokens_per_s_per_accel", "samples_per_s_per_accel", "tflops_per_accel")
-"""Scored speeds; a row counts by the first that it prints."""
 
 NEAR: Final = 1.05
 """Step over that of the best found, up to which a published layout counts as near it."""
