@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date
 from typing import Any, Final, NamedTuple
+from unittest.mock import patch
 
 from msgspec.structs import replace
 
@@ -113,11 +114,7 @@ class Broken(NamedTuple):
 
 def drawn(draw: random.Random) -> Fields:
     """A question that an engineer may ask."""
-    asked: Fields = {
-        "model": draw.choice(MODELS), "traffic": draw.choice(TRAFFIC), "quick": True,
-        "accelerator": draw.sample(ACCELERATORS, draw.choice((1, 2, 3))),
-        "confidence": draw.choice((0.6, 0.8, 0.8, 0.9)),
-    }  # fmt: skip
+    asked: Fields = {"model": draw.choice(MODELS), "traffic": draw.choice(TRAFFIC), "quick": True, **_hardware(draw)}
     asked |= {"rate": f"{draw.choice(RATES)}/s"} if draw.random() < 0.75 else {"concurrency": draw.choice(CLIENTS)}
     which = draw.choice(("ttft", "tpot", "both", "both"))
     if which != "tpot":
@@ -125,6 +122,14 @@ def drawn(draw: random.Random) -> Fields:
     if which != "ttft":
         asked["tpot"] = f"{draw.choice(TPOT_MS)} ms"
     return asked
+
+
+def _hardware(
+    draw: random.Random, parts: tuple[str, ...] = ACCELERATORS, *, kinds: tuple[int, ...] = (1, 2, 3)
+) -> Fields:
+    """Accelerators to choose from, and how sure the answer must be."""
+    found = draw.sample(parts, draw.choice(kinds))
+    return {"accelerator": found, "confidence": draw.choice((0.6, 0.8, 0.8, 0.9))}
 
 
 def drawn_run(draw: random.Random) -> Fields:
@@ -143,8 +148,7 @@ def _run(draw: random.Random, *, method: str) -> Fields:
     asked: Fields = {
         "model": draw.choice(TRAINED),
         "tokens": draw.choice(TOKENS[method]),
-        "accelerator": draw.sample(ACCELERATORS, draw.choice((1, 2, 3))),
-        "confidence": draw.choice((0.6, 0.8, 0.8, 0.9)),
+        **_hardware(draw),
     }
     asked |= {} if long else {"method": method}
     # Where it is open, shorter runs take smaller batches, which are slower: another job, not less of the same.
@@ -164,19 +168,14 @@ def drawn_batch(draw: random.Random) -> Fields:
         "items": draw.choice(("20k", "300k", "3M", "30M")),
         "prompt_tokens": draw.choice((200, 1000, 4000)),
         "output_tokens": draw.choice((20, 200, 800)),
-        "accelerator": draw.sample(ACCELERATORS, draw.choice((1, 2, 3))),
-        "confidence": draw.choice((0.6, 0.8, 0.8, 0.9)),
+        **_hardware(draw),
     } | _limits(draw, deadlines=(0.1, 0.5, 2, 7), budgets=(100, 1e3, 1e4))
 
 
 def drawn_samples(draw: random.Random) -> Fields:
     """A load of pictures, sounds or texts."""
     model = draw.choice(SAMPLED)
-    asked: Fields = {
-        "model": model,
-        "accelerator": draw.sample(ACCELERATORS, draw.choice((1, 2, 3))),
-        "confidence": draw.choice((0.6, 0.8, 0.8, 0.9)),
-    }
+    asked: Fields = {"model": model, **_hardware(draw)}
     if "whisper" in model:
         return asked | {"audio": draw.choice((20, 300, 5000))}
     asked |= {"rate": f"{draw.choice((20, 400, 3000, 20000))}/s"}
@@ -190,8 +189,7 @@ def drawn_rl(draw: random.Random) -> Fields:
         "model": draw.choice(RL_MODELS),
         "steps": draw.choice((50, 200, 1000)),
         "response_tokens": draw.choice((500, 2000, 6000)),
-        "accelerator": draw.sample(DATACENTER, draw.choice((1, 2))),
-        "confidence": draw.choice((0.6, 0.8, 0.8, 0.9)),
+        **_hardware(draw, DATACENTER, kinds=(1, 2)),
     } | _limits(draw, deadlines=(0.5, 2, 7, 30), budgets=(300, 3e3, 3e4))
 
 
@@ -305,11 +303,8 @@ def dearer(accelerator: str) -> Iterator[None]:
             for o in known(*given, **named)
         )
 
-    catalog.offers = doubled
-    try:
+    with patch.object(catalog, "offers", doubled):
         yield
-    finally:
-        catalog.offers = known
 
 
 def compared(asked: Fields, draw: random.Random, *, law: str | None) -> Iterator[tuple[str, Broken | None]]:

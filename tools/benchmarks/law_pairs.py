@@ -194,11 +194,6 @@ def known_formats(engine: str, part: str) -> dict[str, bool]:
     return found
 
 
-def sixteen_bits(engine: str, part: str) -> str:
-    """The 16-bit format that the engine runs there."""
-    return next(iter(known_formats(engine, part)))
-
-
 @cache
 def model_of(name: str) -> Model:
     return catalog.model(name)

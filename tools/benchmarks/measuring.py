@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -63,9 +62,3 @@ def per_call_s(function: Callable[[], object], *, at_least_s: float = 0.3) -> fl
         spent += time.process_time() - start
         calls += 1
     return spent / calls
-
-
-def self_peak_bytes() -> float:
-    """Peak resident memory of this process. [bytes]"""
-    scale = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale

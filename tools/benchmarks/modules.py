@@ -17,6 +17,7 @@ from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Final, NamedTuple
+from unittest.mock import patch
 
 ROOT: Final = Path(__file__).resolve().parents[2] / "src" / "tonnage"
 
@@ -81,9 +82,8 @@ class _Trace:
 
 def traced(arguments: tuple[str, ...]) -> _Trace:
     """What runs while the command line answers; only in a process that has imported nothing of the package."""
-    trace, before = _Trace(), sys.argv
-    sys.argv = ["tonnage", *arguments]
-    with redirect_stdout(io.StringIO()), suppress(SystemExit):
+    trace = _Trace()
+    with redirect_stdout(io.StringIO()), suppress(SystemExit), patch.object(sys, "argv", ["tonnage", *arguments]):
         sys.setprofile(trace)
         try:
             from tonnage.cli import main
@@ -91,7 +91,6 @@ def traced(arguments: tuple[str, ...]) -> _Trace:
             main()
         finally:
             sys.setprofile(None)
-            sys.argv = before
     return trace
 
 

@@ -7,6 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from tools.benchmarks.measuring import Row, best_of
 
@@ -32,15 +33,8 @@ def simulator() -> list[Row]:
 
 def _compiled() -> float:
     """A short simulation that finds nothing compiled."""
-    kept = os.environ.get("NUMBA_CACHE_DIR")
-    with tempfile.TemporaryDirectory() as empty:
-        os.environ["NUMBA_CACHE_DIR"] = empty
-        try:
-            return best_of(1, ["simulate", EXAMPLE]).cpu_s
-        finally:
-            del os.environ["NUMBA_CACHE_DIR"]
-            if kept is not None:
-                os.environ["NUMBA_CACHE_DIR"] = kept
+    with tempfile.TemporaryDirectory() as empty, patch.dict(os.environ, {"NUMBA_CACHE_DIR": empty}):
+        return best_of(1, ["simulate", EXAMPLE]).cpu_s
 
 
 def _replica(prompt: float, output: float, **more: Any) -> Any:

@@ -84,22 +84,17 @@ def _from_row(entry: dict[str, Any]) -> Point:
     if wanted.value is None:
         raise ValueError(f"{name} prints no {entry['quantity']}")
     within = float(entry.get("within", 1.0))
-    return Point(
-        id=name,
-        kind=entry["kind"],
-        what=entry["what"],
-        case=case_of(row),
-        wanted=wanted,
-        low=float(entry.get("low", wanted.value / within)),
-        high=float(entry.get("high", wanted.value * within)),
-        source=entry.get("source", f"{text(row, 'source') or SILICON} ({table})"),
-        cause=entry.get("cause", ""),
-    )
+    source = f"{text(row, 'source') or SILICON} ({table})"
+    known = {"id": name, "low": wanted.value / within, "high": wanted.value * within, "source": source}
+    return _point(known | entry, case_of(row), wanted)
 
 
 def _stated(entry: dict[str, Any]) -> Point:
-    case = msgspec.convert(entry["case"], Case)
     wanted = Measured(quantity=entry["quantity"], value=None, statistic="mean")
+    return _point(entry, msgspec.convert(entry["case"], Case), wanted)
+
+
+def _point(entry: dict[str, Any], case: Case, wanted: Measured) -> Point:
     return Point(
         id=entry["id"],
         kind=entry["kind"],
