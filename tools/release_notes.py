@@ -1,11 +1,11 @@
 """
 Notes of a release: its section of the changelog, accuracy before and after, and names that go.
 
-    python -m tools.release_notes --since v0.1.0 [--until v0.2.0] [--section 0.2.0]
+    python -m tools.release_notes --since v0.1.0 [--section 0.2.0]
 
 Prints Markdown. `--since` is the tag or commit of the release before; figures of accuracy are those that each of the
-two shipped (`catalog/data/accuracy.csv`, written by `make accuracy`), so that nothing is predicted here. Without
-`--until` the files as they lie here are taken, without `--section` what is under Unreleased.
+two shipped (`catalog/data/accuracy.csv`, written by `make accuracy`), so that nothing is predicted here. After
+is what lies here. Without `--section` the notes are what is under Unreleased.
 """
 
 from __future__ import annotations
@@ -28,10 +28,8 @@ LEFT_OUT: Final = ("its source", "its family")
 Key = tuple[str, str]
 
 
-def text_of(path: str, *, at: str | None) -> str | None:
-    """A file of the repository as of a commit, or as it lies here; None where it was not there."""
-    if at is None:
-        return (ROOT / path).read_text(encoding="utf-8")
+def text_of(path: str, *, at: str) -> str | None:
+    """A file of the repository as of a commit; None where it was not there."""
     done = subprocess.run(
         ["git", "show", f"{at}:{path}"], cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=False
     )
@@ -78,12 +76,10 @@ def accuracy(before: dict[Key, dict[str, str]], after: dict[Key, dict[str, str]]
     return lines
 
 
-def notes(*, since: str, until: str | None = None, section: str = "Unreleased") -> str:
+def notes(*, since: str, section: str = "Unreleased") -> str:
     """The notes as Markdown."""
-    changelog = text_of("CHANGELOG.md", at=until)
-    if changelog is None:
-        sys.exit(f"release_notes: there is no CHANGELOG.md at '{until}'")
-    before, after = (figures_of(text_of(FIGURES, at=at)) for at in (since, until))
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    before, after = figures_of(text_of(FIGURES, at=since)), figures_of((ROOT / FIGURES).read_text(encoding="utf-8"))
     lines = [section_of(changelog, section), "", "### Accuracy", ""]
     if before:
         lines += [
@@ -105,6 +101,5 @@ def notes(*, since: str, until: str | None = None, section: str = "Unreleased") 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--since", required=True)
-    parser.add_argument("--until")
     parser.add_argument("--section", default="Unreleased")
     print(notes(**vars(parser.parse_args())), end="")

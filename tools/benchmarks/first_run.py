@@ -1,5 +1,5 @@
 """
-How long from nothing to an answer? `python -m tools.benchmarks.first_run [--json]`
+How long from nothing to an answer? `python -m tools.benchmarks.first_run`
 
 Builds the wheel of this tree, then asks two questions by `uvx`, as someone would who has uv and nothing else: the first
 with an empty cache, so that every package is fetched, unpacked and compiled as it is imported, the second after it. CPU
@@ -9,8 +9,6 @@ or what UV_INDEX_URL and UV_FIND_LINKS name.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import resource
 import subprocess
@@ -30,7 +28,7 @@ QUESTIONS: Final = {
 }
 
 
-def first_run() -> dict[str, dict[str, float]]:
+def first_run() -> dict[str, tuple[float, float]]:
     """CPU and wall seconds of each question, in order."""
     told = subprocess.run(
         [sys.executable, ROOT / "tools" / "environments.py", "uv"], check=True, capture_output=True, text=True
@@ -59,24 +57,18 @@ def first_run() -> dict[str, dict[str, float]]:
             subprocess.run(asked, check=True, env=own, stdout=subprocess.DEVNULL)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            found[name] = {"cpu_s": round(cpu, 2), "wall_s": round(time.monotonic() - start, 1)}
+            found[name] = round(cpu, 2), round(time.monotonic() - start, 1)
     return found
 
 
 def main() -> int:
     """Exit code 1: both took longer than the limit."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true")
-    as_json = parser.parse_args().json
     found = first_run()
-    wall = sum(one["wall_s"] for one in found.values())
-    if as_json:
-        print(json.dumps(found))
-    else:
-        print(f"{'':30}{'CPU s':>8}{'wall s':>8}")
-        for name, one in found.items():
-            print(f"{name:30}{one['cpu_s']:>8.2f}{one['wall_s']:>8.1f}")
-        print(f"{'both, of ' + format(LIMIT_S, 'g'):30}{'':8}{wall:>8.1f}")
+    wall = sum(wall_s for _, wall_s in found.values())
+    print(f"{'':30}{'CPU s':>8}{'wall s':>8}")
+    for name, (cpu_s, wall_s) in found.items():
+        print(f"{name:30}{cpu_s:>8.2f}{wall_s:>8.1f}")
+    print(f"{'both, of ' + format(LIMIT_S, 'g'):30}{'':8}{wall:>8.1f}")
     return 0 if wall <= LIMIT_S else 1
 
 

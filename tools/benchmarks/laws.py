@@ -1,7 +1,7 @@
 """
 Laws that no prediction may break: what an engineer knows before anybody measures, checked over the whole catalogue.
 
-`python -m tools.benchmarks.laws [--comparisons N] [--law NAME] [--seed S …] [--exceptions FILE [--write]]`.
+`python -m tools.benchmarks.laws [--comparisons N] [--law NAME] [--seed S …] [--write]`.
 Draws, with each seed, N comparisons of deployments (model, accelerator, engine, tensor-parallel degree, loads),
 predicts each case once with `predict`, and compares pairs of predictions:
 
@@ -134,7 +134,6 @@ def main() -> None:
     parser.add_argument("--comparisons", type=int, default=20_000)
     parser.add_argument("--law", choices=CHECKS)
     parser.add_argument("--seed", type=int, nargs="+", default=[1], help="so many sweeps, counted together")
-    parser.add_argument("--exceptions", type=Path, default=EXCEPTIONS)
     parser.add_argument("--write", action="store_true", help="add measured violations to the exceptions, for review")
     asked = parser.parse_args()
     start = time.process_time()
@@ -146,8 +145,8 @@ def main() -> None:
     found = list(seen.values())
     took_s = time.process_time() - start
     if asked.write:
-        write_exceptions(asked.exceptions, [one for one in found if one.broken])
-    known = listed(asked.exceptions)
+        write_exceptions(EXCEPTIONS, [one for one in found if one.broken])
+    known = listed(EXCEPTIONS)
     rows = table(found, known, same)
     left = [one for one in found if one.broken and not one.preempted and not excused(one, known)]
     left.sort(key=lambda one: one.ratio / LAWS[one.law], reverse=True)

@@ -1,5 +1,5 @@
 """
-How large is an installation? `python -m tools.benchmarks.size [--extras simulate,web] [--against TREE] [--json]`
+How large is an installation? `python -m tools.benchmarks.size [--against TREE]`
 
 Builds the wheel of this tree, installs it into an empty environment as a user would (compiled byte code included), and
 adds up the files that each distribution says it owns. pip and setuptools were there before and are not counted. With
@@ -31,13 +31,12 @@ print(json.dumps(found))
 BEFORE: Final = ("pip", "setuptools", "wheel")
 
 
-def sizes(tree: Path, extras: str = "") -> dict[str, int]:
+def sizes(tree: Path) -> dict[str, int]:
     """Bytes on disk of each distribution that installing a tree brings, largest first."""
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python = Path(folder, "Scripts" if sys.platform == "win32" else "bin", "python")
-        wanted = f"{tree}[{extras}]" if extras else str(tree)
-        subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", wanted], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", str(tree)], check=True)
         told = subprocess.run([python, "-c", COUNT], check=True, capture_output=True, text=True, encoding="utf-8")
     found: dict[str, int] = json.loads(told.stdout)
     return dict(sorted(((k, v) for k, v in found.items() if k not in BEFORE), key=lambda item: -item[1]))
@@ -60,16 +59,11 @@ def _mb(size: int) -> str:
 def run() -> int:
     """Exit code 1: the core is larger than it may be."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--extras", default="")
     parser.add_argument("--against", type=Path)
-    parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
-    now = sizes(ROOT, given.extras)
-    if given.json:
-        print(json.dumps(now))
-    else:
-        print("\n".join(table(now, sizes(given.against) if given.against else None)))
-    return int(not given.extras and sum(now.values()) > LIMIT_MB * 1e6)
+    against = parser.parse_args().against
+    now = sizes(ROOT)
+    print("\n".join(table(now, sizes(against) if against else None)))
+    return int(sum(now.values()) > LIMIT_MB * 1e6)
 
 
 if __name__ == "__main__":

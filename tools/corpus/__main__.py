@@ -1,7 +1,7 @@
 """`python -m tools.corpus` asks every question and lists what differs from the kept answers; ends with 1 if any does.
 
-`--write` keeps the new answers; `--match TEXT` asks those with a text in them; `--chosen` those that the tests ask;
-`--slow` lists the CPU seconds of those above four. Words of a question for people are kept in `tests/golden/corpus`.
+`--write` keeps the new answers; `--match TEXT` asks those with a text in them. Words of a question for people are kept
+in `tests/golden/corpus`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from tools.corpus.layers import Layers, differences, layers_of
 
 KEPT: Final = HERE / "kept.jsonl.xz"
 TEXTS: Final = ROOT / "tests/golden/corpus"
-MOST_S: Final = 4.0
 PINNED: Final = ("numpy", "numba")
 SHOWN: Final = 40
 
@@ -66,23 +65,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--match", default="")
-    parser.add_argument("--chosen", action="store_true")
-    parser.add_argument("--slow", action="store_true")
     asked = parser.parse_args()
     kept, causes = kept_answers(), defaultdict(list)
     rows: dict[str, Layers] = {}
-    every = [q for q in questions() if asked.match in q.line and (q.chosen or not asked.chosen)]
+    every = [q for q in questions() if asked.match in q.line]
     with workplace():
         for question in every:
-            began = time.process_time()
             answer = ask(question)
-            spent = time.process_time() - began
             if answer.code == CRASHED:
                 print(f"tonnage {question.line}\n{answer.error}", flush=True)
                 causes["decisions", "crash"].append((question.line, answer.error.strip().rpartition("\n")[2]))
                 continue
-            if asked.slow and spent > MOST_S:
-                print(f"{spent:5.1f} CPU s  {question.line}", flush=True)
             rows[question.line] = {"question": question.line, **layers_of(answer)}
             for layer, cause, values in compare(question, answer, kept.get(question.line)):
                 causes[layer, cause].append((question.line, values))

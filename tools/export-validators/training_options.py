@@ -1,7 +1,7 @@
 """Write the option lists of training programs from unpacked wheels, without importing them.
 
 python training_options.py NAME VERSION FILE.json FOLDER...
-    NAME: axolotl, trl, torchtitan, openrlhf, neuronx (optimum-neuron), nemo (megatron-bridge), maxtext
+    NAME: axolotl, trl, openrlhf, neuronx (optimum-neuron), nemo (megatron-bridge), maxtext
 
 FOLDER holds what `pip download --no-deps axolotl==0.19.0` gives, unpacked; TRL's list also takes the
 folder of transformers, whose arguments it adds, and nemo's that of megatron-core.
@@ -16,23 +16,18 @@ from pathlib import Path
 CLASSES = {
     "axolotl": ("axolotl/utils/schemas/*.py", None),
     "trl": ("tr*/**/*.py", {"_BaseConfig", "SFTConfig", "ModelConfig", "ScriptArguments", "TrainingArguments"}),
-    "torchtitan": ("torchtitan/config/configs.py", None),
     "neuronx": ("optimum/neuron/trainers/training_args.py", {"NeuronTrainingArguments"}),
     "nemo": ("megatron/**/*.py", {"TransformerConfig", "ModelParallelConfig", "GPTModelProvider", "TrainingConfig",
              "OptimizerConfig", "DistributedDataParallelConfig", "CheckpointConfig", "LoRA", "DoRA"}),
 }  # fmt: skip
 """Files that declare the options, and their classes; all of a file's where there is none."""
 SECTIONS = {
-    "TrainingConfig": "training",
-    "ParallelismConfig": "parallelism",
-    "CompileConfig": "compile",
-    "CommConfig": "comm",
-    "DebugConfig": "debug",
-    "TransformerConfig": "provider", "ModelParallelConfig": "provider", "GPTModelProvider": "provider",
+    "TrainingConfig": "train", "TransformerConfig": "provider", "ModelParallelConfig": "provider",
+    "GPTModelProvider": "provider",
     "OptimizerConfig": "optimizer", "DistributedDataParallelConfig": "ddp", "CheckpointConfig": "checkpoint",
     "LoRA": "adapters", "DoRA": "adapters",
 }  # fmt: skip
-"""Sections by the class that declares them: torchtitan's, and those of the plan that Megatron-Bridge is given."""
+"""Sections by the class that declares them, of the plan that Megatron-Bridge is given."""
 
 
 def options(name: str, folders: list[Path]) -> list[str]:
@@ -46,7 +41,6 @@ def options(name: str, folders: list[Path]) -> list[str]:
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.ClassDef) and (wanted is None or node.name in wanted):
                     section = f"{SECTIONS[node.name]}." if node.name in SECTIONS else ""
-                    section = "train." if (name, node.name) == ("nemo", "TrainingConfig") else section
                     found |= {
                         section + field.target.id
                         for field in node.body

@@ -2,7 +2,7 @@
 Feed every reader bad inputs, count, and keep what it should not have done.
 
     python -m tools.fuzz [--inputs 1000000] [--reader NAME] [--seed 1] [--guided]
-    python -m tools.fuzz --large [--inputs 120] [--most-mb 300]       files of 8 to 300 MB
+    python -m tools.fuzz --large [--inputs 120]                       files of 8 to 300 MB
     python -m tools.fuzz --answers [--inputs 2000]                    whole answers
 
 Each reader runs in a process of its own. A finding is an exception that is no sentence, an input that takes over two
@@ -141,7 +141,6 @@ def main() -> int:
     parser.add_argument("--guided", action="store_true")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--large", action="store_true", help="files of 8 MB and more instead")
-    parser.add_argument("--most-mb", type=int, default=300)
     parser.add_argument("--answers", action="store_true", help="whole answers instead")
     asked = parser.parse_args()
     if asked.large or asked.answers:
@@ -175,7 +174,7 @@ def _others(asked: argparse.Namespace) -> int:
     if asked.large:
         from tools.fuzz.large import run as read
 
-        count, findings = read(inputs=asked.inputs or 120, seed=asked.seed, most_mb=asked.most_mb)
+        count, findings = read(inputs=asked.inputs or 120, seed=asked.seed)
         print(f"{count:,} files, {len(findings)} findings")
     else:
         from tools.fuzz.answers import run as ask

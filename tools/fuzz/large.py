@@ -1,7 +1,7 @@
 """
 Files of 8 to 300 MB, each of one shape that once took too long: every reader answers or refuses in time and memory.
 
-    python -m tools.fuzz --large [--inputs 40] [--seed 1] [--most-mb 300]
+    python -m tools.fuzz --large [--inputs 40] [--seed 1]
 
 A shape is a piece of text repeated, in a frame that the format opens and closes, sometimes packed. Each file is read in
 a process of its own, because memory is counted by the process. A finding is a traceback, more than 5 s of the
@@ -216,14 +216,14 @@ def child(reader: str, path: str) -> None:
     print(json.dumps({**told, "bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0}))
 
 
-def run(*, inputs: int, seed: int, most_mb: int = LARGEST, readers: Collection[str] = ()) -> tuple[int, list[str]]:
+def run(*, inputs: int, seed: int, readers: Collection[str] = ()) -> tuple[int, list[str]]:
     """Read so many files of some readers, or of all; how many were read, and the findings."""
     shapes = [shape for shape in SHAPES if not readers or shape.reader in readers]
     pick = random.Random(f"large/{seed}")
     findings: list[str] = []
     for number in range(inputs):
         shape = shapes[number % len(shapes)]
-        size = (SMALLEST if pick.random() < 0.4 else pick.randint(SMALLEST, max(SMALLEST, most_mb))) * 10**6
+        size = (SMALLEST if pick.random() < 0.4 else pick.randint(SMALLEST, LARGEST)) * 10**6
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"file{_SUFFIX.get(shape.reader, '')}"
             write(shape, size, path)

@@ -29,6 +29,9 @@ ROOT: Final = Path(__file__).parents[2]
 PHYSICS: Final = ROOT / "src/tonnage/physics"
 TESTS: Final = ("src/tonnage/physics", "tests/physics", "tests/paper")
 LEAST_SCORE: Final = 80.0
+"""Per cent of the changes that must be noticed."""
+SEED: Final = 1
+"""Of the sample."""
 LONGEST_S: Final = 30
 """CPU seconds one change may take; a loop that no longer ends is noticed, too."""
 SLOW_TEST_S: Final = 2.0
@@ -40,32 +43,20 @@ Seen = tuple[dict[str, float], Lines]
 """Tests that pass, with their seconds, and what they run."""
 
 
-class Options(msgspec.Struct, frozen=True):
-    """What was asked for."""
-
-    mutants: int
-    seed: int
-    only: str
-    least: float
-
-
 def main() -> None:
     """Score a sample; the exit code says whether enough was noticed."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutation", description=__doc__)
     parser.add_argument("--mutants", type=int, default=300, help="how many changes are tried (0 = all)")
-    parser.add_argument("--seed", type=int, default=1, help="of the sample")
-    parser.add_argument("--only", default="", help="modules whose name contains this")
-    parser.add_argument("--least", type=float, default=LEAST_SCORE, help="per cent that must be noticed")
-    options = Options(**vars(parser.parse_args()))
+    mutants = parser.parse_args().mutants
     code = pytest.main(
         [*(str(ROOT / path) for path in TESTS), "--quiet", "--capture=no", "--timeout=0", "-p", "no:cacheprovider",
          "-m", "not slow and not measured and not online and not gpu", "--no-summary"],
-        plugins=[_plugin("loop", pytest_runtestloop=lambda session: _loop(session, options))],
+        plugins=[_plugin("loop", pytest_runtestloop=lambda session: _loop(session, mutants))],
     )  # fmt: skip
     raise SystemExit(code)
 
 
-def _loop(session: pytest.Session, options: Options) -> bool:
+def _loop(session: pytest.Session, mutants: int) -> bool:
     """In place of running the tests: run them against each change."""
     from hypothesis import Phase, settings
 
@@ -81,11 +72,11 @@ def _loop(session: pytest.Session, options: Options) -> bool:
     items = {item.nodeid: item for item in session.items}
     seen = msgspec.json.decode(_in_a_child(lambda: _watched(session.items), longest_s=3600), type=Seen)
     print(f"{len(items)} tests, {len(seen[0])} of them fast and passing", flush=True)
-    changes = [c for file in sorted(PHYSICS.glob("*.py")) if options.only in file.stem for c in changes_in(file)]
-    if options.mutants and options.mutants < len(changes):
-        changes = sorted(random.Random(options.seed).sample(changes, options.mutants), key=lambda c: (c.file, c.line))
+    changes = [change for file in sorted(PHYSICS.glob("*.py")) for change in changes_in(file)]
+    if mutants and mutants < len(changes):
+        changes = sorted(random.Random(SEED).sample(changes, mutants), key=lambda c: (c.file, c.line))
     score = _score(changes, items, seen)
-    session.testsfailed = int(score < options.least)
+    session.testsfailed = int(score < LEAST_SCORE)
     return True
 
 

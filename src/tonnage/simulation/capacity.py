@@ -15,7 +15,7 @@ Prompts of different lengths add their variance to that of their number. Per-req
 prompts interrupt it, short answers most (`_tail_step_s`).
 
 Against the request-level simulator, at 30 to 90 % of capacity, half of all tails lie within 20 % and nine tenths within
-a factor of 1.7 (`python -m tools.benchmarks.averages`); mean TTFT is within 15 % and TPOT within 20 % below 70 %
+a factor of 1.7 (log, 2026-11-23); mean TTFT is within 15 % and TPOT within 20 % below 70 %
 (`tests/core/test_replica.py`). The search prunes and ranks with it; the simulator refines it.
 """
 
