@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tools.sessions.published import BEGIN, END, HOST_BYTES, OURS, PAGE, ROWS, RUNS, closed_loop
-
-from tonnage_accuracy.tables import read_table
+from tools.sessions.published import BEGIN, END, HOST_BYTES, OURS, PAGE, RUNS, closed_loop, rows
 
 
 def published(row: str) -> float:
-    return float(next(one["published"] for one in read_table(ROWS) if one["id"] == row))
+    return float(next(one["published"] for one in rows() if one["id"] == row))
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -25,7 +23,7 @@ def test_host_memory_gives_what_was_measured(name: str) -> None:
 def test_the_page_shows_every_row_and_each_has_an_answer() -> None:
     text = PAGE.read_text(encoding="utf-8")
     lines = text[text.index(BEGIN) : text.index(END)].splitlines()[3:]
-    assert len(lines) == len(list(read_table(ROWS)))
-    for line, row in zip(lines, read_table(ROWS), strict=True):
+    assert len(lines) == len(rows())
+    for line, row in zip(lines, rows(), strict=True):
         assert f": {row['published']}" in line and row["case"] in line
         assert row["id"] in OURS or "of tokens" in line

@@ -181,12 +181,16 @@ def table(folder: Path | None) -> str:
     """The rows as Markdown."""
     lines = ["| published | of | | ours |", "|---|---|---|---|"]
     source = ""
-    for row in read_table(ROWS):
+    for row in rows():
         told = "as above" if row["source"] == source else f"{row['source']} (read {row['read']})"
         source = row["source"]
         figure = f"{row['quantity']}: {row['published']}" + (f" {row['unit']}" if row["unit"] else "")
         lines.append(f"| {told} | {row['case']} | {figure} | {ours(row['id'], folder)} |")
     return "\n".join(lines)
+
+
+def rows() -> list[dict[str, str]]:
+    return list(read_table(ROWS))
 
 
 def ours(row: str, folder: Path | None) -> str:
