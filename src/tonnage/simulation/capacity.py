@@ -184,6 +184,11 @@ def _wait_for_budget(prompts: float, step_share: float, dispersion: float) -> fl
     return dispersion / 2.0 * math.pow(used, math.sqrt(2.0 * (servers + 1.0)) - 1.0) / (servers * (1.0 - used))
 
 
+def _pace(times: ReplicaTimes, concurrency: float) -> float:
+    """Factor on steps at a load by what the user measured. [-]"""
+    return interpolated(times.batches, times.pace, concurrency=concurrency) if times.pace else 1.0
+
+
 def at_concurrency(times: ReplicaTimes, load: ReplicaLoad, *, concurrency: float) -> Point:
     """The steady state in which `concurrency` requests decode together."""
     step = mean_step(times, load, concurrency=concurrency)
@@ -191,7 +196,7 @@ def at_concurrency(times: ReplicaTimes, load: ReplicaLoad, *, concurrency: float
     ttft_mean = step.wait_s + step.own_s
     variation = math.hypot(step.wait_s * step.tail, times.prefill_tail_s - times.prefill_s)
     ttft_tail = ttft_mean + max(0.0, variation)
-    pace = interpolated(times.batches, times.pace, concurrency=concurrency) if times.pace else 1.0
+    pace = _pace(times, concurrency)
     first = pace * interpolated(times.batches, times.first, concurrency=concurrency) if times.first else pace
     tpot_tail, ttft_mean, ttft_tail = tpot_tail * pace, ttft_mean * first, ttft_tail * first
     tpot_mean = step.total_s * pace
@@ -289,8 +294,11 @@ class Steady(Record):
         return at_concurrency(self.times, self.load, concurrency=concurrency)
 
     def rate(self, concurrency: float) -> float:
-        """What it then takes. [1/s]"""
-        return self.at(concurrency).rate_per_s if self.unit is None else self.unit.rate(self, concurrency)
+        """What it then takes; the rate of `at`, without its tails. [1/s]"""
+        if self.unit is not None:
+            return self.unit.rate(self, concurrency)
+        step = mean_step(self.times, self.load, concurrency=concurrency)
+        return step.rate_per_s / _pace(self.times, concurrency)
 
     def at_rate(self, rate_per_s: float) -> tuple[Point, bool]:
         """

@@ -183,18 +183,18 @@ def bills_of(site: Site, *, replicas: int, ranks: int, request: Serve, today: da
     What so many replicas cost on the first few offers of the site, prices that sellers state first, then by cost; empty
     where none holds a replica or has so many.
     """
-    first = sorted(_costs(site, replicas=replicas, ranks=ranks, request=request), key=itemgetter(0))[:OFFERS]
+    first = sorted(costs_of(site, replicas=replicas, ranks=ranks, request=request), key=itemgetter(0))[:OFFERS]
     made = (bill(offer, replicas=replicas, ranks=ranks, term=term, today=today) for _, offer, term in first)
     return [b for b in made if isinstance(b, Bill)]
 
 
 def least_cost_of(site: Site, *, replicas: int, ranks: int, request: Serve) -> Cost:
     """The cost of the first of the bills that `bills_of` makes, without making it; infinite where there is none."""
-    costs = (cost for cost, *_ in _costs(site, replicas=replicas, ranks=ranks, request=request))
+    costs = (cost for cost, *_ in costs_of(site, replicas=replicas, ranks=ranks, request=request))
     return min(costs, default=Cost(True, math.inf, math.inf))
 
 
-def _costs(site: Site, *, replicas: int, ranks: int, request: Serve) -> Iterator[tuple[Cost, Offer, Term]]:
+def costs_of(site: Site, *, replicas: int, ranks: int, request: Serve) -> Iterator[tuple[Cost, Offer, Term]]:
     """What so many replicas cost on each offer of the site and each term of the request that holds them."""
     for offer in site.offers:
         if not site.takes(offer, ranks):

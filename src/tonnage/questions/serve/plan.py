@@ -53,7 +53,7 @@ from tonnage.questions.serve.decide import (
     with_load_curve,
     without_too_dear,
 )
-from tonnage.questions.serve.option import Candidate, has_objectives, least_cost_of, most_of, roofline
+from tonnage.questions.serve.option import Candidate, costs_of, has_objectives, most_of, roofline
 from tonnage.questions.serve.tokens import tokens_instead
 from tonnage.questions.serve.variations import (
     Variations,
@@ -414,7 +414,7 @@ def outcome_of(request: Serve, model: Model, *, site: Site, configuration: Confi
     if isinstance(most, Infeasible):
         return most
     state, best, binds = most
-    if math.isinf(least_cost_of(site, replicas=1, ranks=configuration.layout.ranks, request=request).usd):
+    if not any(costs_of(site, replicas=1, ranks=configuration.layout.ranks, request=request)):
         return Infeasible(configuration=configuration, verdict=limits.no_offer(site, configuration))
     odds = Odds(Curve(request, replica, state=state), request.slo)
     return Candidate(
