@@ -44,7 +44,7 @@ def test_every_row_of_acceptance_names_a_draft_its_task_and_its_source() -> None
     for row in ROWS:
         length, depth = number(row, "length"), number(row, "depth")
         assert row["task"] and row["source"] and row["checked"].startswith("20") and row["measured"].startswith("20")
-        assert length is not None and length >= 1.0
+        assert length >= 1.0
         assert row["shape"] in {"chain", "tree"} and row["text"] in {"real", "random", "unstated"}
         shares = [float(share) for share in row["per_position"].split(";") if share]
         if shares:  # each position counts what was kept up to it, so that they fall and add up to the length
@@ -60,15 +60,13 @@ def test_trees_and_prompts_that_nobody_states_set_nothing() -> None:
     assert all(accepted(id, 1) is None for id in silent)
     # The tree of the paper keeps 6.1 tokens of Llama-3.1-8B, vLLM's chain of seven 3.5.
     found = accepted("yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", 7)
-    assert found is not None and tokens_gained(found.high, 7) == pytest.approx(3.53)
+    assert tokens_gained(found.high, 7) == pytest.approx(3.53)
 
 
 def test_the_low_end_is_of_the_task_that_keeps_least_with_sampling() -> None:
     warm = accepted("nvidia/Llama-4-Maverick-17B-128E-Eagle3", 3)
-    assert warm is not None  # the model card's own lengths at 3: 2.37 of summaries, 3.08 of sums
     assert tokens_gained(warm.low, 3) == pytest.approx(2.37) and tokens_gained(warm.high, 3) == pytest.approx(3.08)
     greedy = accepted("RedHatAI/Qwen3-8B-speculator.eagle3", 3)
-    assert greedy is not None
     assert tokens_gained(greedy.low, 3) == pytest.approx(1.0 + TEMPERED * (0.6541 + 0.3993 + 0.2020))
     assert greedy.low < greedy.high
 

@@ -75,7 +75,7 @@ def test_who_lends_to_whom(part: str, key: str, rung: str) -> None:
 def test_cards_borrow_from_cards() -> None:
     """A10 (GDDR) is nearer to L40S than to A100, whatever the generation is called."""
     lent = ladder(accelerator("a10")).grids["gemm/bf16"]
-    assert lent.origin is not None and lent.origin.accelerator == "l40s"
+    assert lent.origin.accelerator == "l40s"
 
 
 def test_what_fills_a_memory_does_not_fall_with_the_multiprocessors_before_it() -> None:
@@ -112,7 +112,6 @@ def test_cards_of_workstations_come_without_codes_in_their_memory(part: str, kep
 
 def _lender(part: str, key: str, family: str = "vllm") -> str:
     origin = ladder(accelerator(part), family=family).grids[key].origin
-    assert origin is not None
     return origin.file
 
 
@@ -171,7 +170,7 @@ def test_a_missing_file_is_said_to_be_rebuilt() -> None:
 def test_a_part_of_unknown_width_is_as_wide_as_its_peak_at_the_rate_of_its_kin() -> None:
     capped, full = accelerator("jetson-orin-nano-8gb-15w"), accelerator("jetson-orin-nx-16gb")
     units, kin = ladder(capped, family="llama.cpp").multiprocessors, ladder(full, family="llama.cpp").multiprocessors
-    assert units is not None and kin == 8
+    assert kin == 8
     assert units == pytest.approx(kin * capped.peaks["bf16"] / full.peaks["bf16"])
     assert ladder(accelerator("m4-max"), family="llama.cpp").multiprocessors is None
 

@@ -153,7 +153,7 @@ def test_an_unknown_engine_is_a_stand_in() -> None:
 
 def test_unets_are_found_by_family() -> None:
     found = unet_of(FACTS, catalog.model("lllyasviel/sd15-controlnet"))
-    assert found is not None and found.control
+    assert found.control
     assert unet_of(FACTS, catalog.model("black-forest-labs/FLUX.1-dev")) is None
 
 
@@ -200,13 +200,11 @@ def test_transformer_xl_is_recurrent_with_a_short_head() -> None:
     mixer = model.layers[0].mixer
     assert isinstance(mixer, Attention)
     assert mixer.segment_recurrence
-    assert model.head_columns is not None
     assert model.head_columns < model.vocab_size / 4
 
 
 @pytest.mark.parametrize("name", ["nvidia/nnunet-3d", "nvidia/nnunet-2d", "torchvision/maskrcnn_resnet50_fpn"])
 def test_counted_networks_carry_activation_values(name: str) -> None:
     network = with_training_totals(catalog.model(name)).network
-    assert network is not None
     assert network.activation_values
     assert msgspec.structs.asdict(network)["flop"] > 1e9

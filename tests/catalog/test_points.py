@@ -12,7 +12,7 @@ STACK = ("h200-sxm-141gb", "sglang", "deepseek-ai/DeepSeek-R1")
 
 def test_a_stack_has_the_points_of_one_model() -> None:
     own = published_points(*STACK[:2], model=STACK[2])
-    assert own is not None and own.models == STACK[2:] and own.stretch == Stretch() and not own.factors
+    assert own.models == STACK[2:] and own.stretch == Stretch() and not own.factors
     assert 10 <= own.points <= len(own.learnt) and "InferenceMAX" in own.source
     assert {one.quantity for one in own.learnt} == {"tpot_s", "ttft_s", "output_tokens_per_s"}
     assert published_points(*STACK[:2], model="mistralai/Mistral-7B-v0.1") is None

@@ -39,7 +39,7 @@ def test_a_fall_is_of_sellers_and_not_of_who_joins() -> None:
     falling += [point("2026-01-01", one.provider, one.usd_per_hour * 0.8) for one in falling]
     falling += [point("2026-01-01", "dear", 12.0), point("2026-01-20", "dear", 12.0)]  # nineteen days say nothing
     found = price_fall(falling, "h100")
-    assert found is not None and found.pairs == 3
+    assert found.pairs == 3
     assert found.per_year == pytest.approx(-math.log(0.8) * 365.25 / 365, rel=1e-9)
     assert price_fall(falling[:5], "h100") is None  # two sellers
     assert price_fall(falling, "a100") is None
@@ -165,7 +165,6 @@ def test_options_at_sellers_prices_come_first() -> None:
 
 def test_the_page_of_prices_is_of_this_book() -> None:
     written = re.search(r"tools\.prices (\S+)`", prices.PAGE.read_text())
-    assert written is not None
     assert prices.PAGE.read_text() == prices.page(date.fromisoformat(written[1]))
 
 

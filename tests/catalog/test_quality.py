@@ -40,7 +40,6 @@ def test_another_tuning_of_the_same_weights_comes_second() -> None:
 def test_other_models_are_named_as_such_with_their_spread() -> None:
     change = format_change("13B", "fp8")
     assert change.on == "other models of about its size"
-    assert change.low is not None and change.high is not None and change.kept is not None
     assert change.low < change.kept < change.high and change.evaluations > 10 and change.noise
 
 
@@ -60,7 +59,7 @@ def test_what_nobody_published_is_unknown(change) -> None:  # type: ignore[no-un
 
 def test_perplexity_is_told_and_is_no_score() -> None:
     change = format_change("meta-llama/Llama-2-70b-hf", "gguf-q4_k_m")
-    assert change.kept is None and change.perplexity is not None and 0.01 < change.perplexity < 0.03
+    assert change.kept is None and 0.01 < change.perplexity < 0.03
 
 
 def test_a_smaller_sibling_keeps_less_the_smaller_it_is() -> None:
@@ -103,7 +102,7 @@ def test_every_score_stands_once() -> None:
 def test_what_nobody_published_of_the_model_passes_no_floor() -> None:
     model = resolve("Qwen/Qwen3-32B", offline=True)
     change = weights_change("Qwen/Qwen3-32B", model, weights="fp8")
-    assert change is not None and change.on == "other models of about its size" and (change.kept or 0) > 0.99
+    assert change.on == "other models of about its size" and (change.kept or 0) > 0.99
     assert judge_change(change, 0.9).passes is False
     assert "not of this model" in judge_change(change, 0.9).told
 

@@ -65,7 +65,6 @@ def test_hours_times_price_are_the_cost(asked: list[str], spot: bool) -> None:
     screen = run(*asked, *TODAY)
     assert screen.exit_code == 0
     found = PRICE.search(" ".join(screen.output.split()))
-    assert found is not None
     usd, taken, unit, charged, charged_unit, price = found.groups()
     hours = float(charged) * HOURS[charged_unit] if charged else float(taken) * HOURS[unit]
     # Each of the three is shown to three digits or to the cent.

@@ -61,7 +61,6 @@ def test_unknown_is_a_dash_and_never_zero() -> None:
 def test_hidden_rows_are_counted_by_reason() -> None:
     out = shown("accelerators", "--memory", ">= 80 GB", "--precision", "fp8", "--eu", *TODAY)
     counts = re.search(r"^(\d+) of 262 accelerators shown; hidden: (.*)\.$", out, re.MULTILINE)
-    assert counts is not None
     assert int(counts[1]) + sum(map(int, re.findall(r"(\d+) (?:less|no)", counts[2]))) == 262
 
 

@@ -26,7 +26,6 @@ def test_every_row_names_an_option_that_some_command_has() -> None:
     waiting = [root.get_command(ctx, name) for name in COMMANDS]
     while waiting:
         command = waiting.pop()
-        assert command is not None
         known |= {name for param in command.get_params(ctx) for name in param.opts}
         if isinstance(command, click.Group):
             waiting += [command.get_command(ctx, name) for name in command.list_commands(ctx)]

@@ -38,7 +38,7 @@ shares = st.floats(0.0, 3.0)
 
 def watts_of_case(case: ServeCase) -> float:
     found = predict(case)
-    assert isinstance(found, ServeResult) and found.board_w is not None
+    assert isinstance(found, ServeResult)
     return found.board_w.value
 
 
@@ -77,7 +77,6 @@ def option_of(**fields: object) -> ServeOption:
 def test_a_serving_plan_and_a_prediction_of_its_mean_load_state_the_same_watts() -> None:
     option = option_of(rate="6/s")
     use, c = option.energy, option.configuration
-    assert use is not None
     tokens = option.cost.value / option.usd_per_million_output_tokens * 1e6 / 3600.0
     rate = tokens / ANSWER / option.replicas
     alone = planned_w(c, Traffic(rate_per_s=rate))
@@ -89,7 +88,7 @@ def test_an_owned_group_and_a_prediction_of_its_row_state_the_same_watts() -> No
     (group,) = request.own
     assert isinstance(group, OwnedGroup)
     row = answer_group(request, group, additions=catalog.NOTHING).rows[0]
-    assert row.board_w is not None and row.power_w is not None and row.layout == "tp1"
+    assert row.power_w is not None and row.layout == "tp1"
     lengths = request.serve.lengths
     case = ServeCase(
         model=MODEL,
@@ -100,7 +99,7 @@ def test_an_owned_group_and_a_prediction_of_its_row_state_the_same_watts() -> No
         engine=row.engine,
     )
     found = predict(replace(case, precision=Precision(weights=row.weights)))
-    assert isinstance(found, ServeResult) and found.board_w is not None
+    assert isinstance(found, ServeResult)
     assert row.board_w == pytest.approx(found.board_w.value, rel=0.05)
 
 
@@ -110,7 +109,7 @@ def test_a_fleet_and_a_prediction_of_a_replicas_mean_load_state_the_same_watts()
     plan = plan_fleet(fleet_request({"workloads": [chat], "accelerator": "H100", "quick": True}), today=TODAY)
     (one,) = plan.replicas
     c = one.configuration
-    assert c is not None and one.board_w is not None
+    assert c is not None
     standing = sum(hour.count * (hour.stop - hour.start) for hour in one.hours) / plan.period_h
     traffic = Traffic(rate_per_s=6.0 / standing)
     alone = planned_w(c, traffic)
@@ -124,7 +123,6 @@ def test_a_batch_and_a_saturated_prediction_state_the_same_watts() -> None:
     }  # fmt: skip
     option = plan_batch(batch_request(asked), today=TODAY).options[0]
     c, use = option.configuration, option.energy
-    assert use is not None
     alone = planned_w(c, Traffic(saturated=True))
     assert use.board_w / option.accelerators == pytest.approx(alone, rel=0.02)
 
@@ -144,7 +142,6 @@ def test_a_simulation_and_a_prediction_of_the_same_traffic_state_nearly_the_same
         layout=Layout(),
     )
     played = simulate(asked)
-    assert played.board_w is not None
     assert played.board_w.value == pytest.approx(predicted_w(traffic), rel=0.06)
 
 

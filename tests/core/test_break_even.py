@@ -77,7 +77,7 @@ def test_the_interval_begins_with_a_tie_and_ends_beyond_doubt() -> None:
 def test_two_within_error_tie_now() -> None:
     at = lambda x: [option("leader", x, factor=1.5), option("other", 1.1, factor=1.5)]  # noqa: E731
     found = above(break_even_along(rate(), at=at))
-    assert found.ties and found.low == 1.0 and found.high is not None and found.high > found.value > 1.0
+    assert found.ties and found.low == 1.0 and found.high > found.value > 1.0
 
 
 def test_an_interval_is_open_where_no_doubt_ends() -> None:
@@ -141,7 +141,7 @@ def test_a_rivals_price_is_where_it_would_cost_the_same(rented: BatchOption) -> 
     found = break_even_prices([priced(rented, *one) for one in prices])
     assert [flip.input for flip in found] == ["b (x8, on-demand) below"]
     assert found[0].value == pytest.approx(2.0) and found[0].now == 4.0 and not found[0].ties
-    assert found[0].low is not None and found[0].high is not None and found[0].low < 2.0 < found[0].high < 4.0
+    assert found[0].low < 2.0 < found[0].high < 4.0
 
 
 def test_a_rival_within_error_ties(rented: BatchOption) -> None:

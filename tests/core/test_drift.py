@@ -57,7 +57,6 @@ def test_published_rows_move_their_own_configuration_where_they_are_asked_for() 
     """Nearer to the row at its own place, with the interval as wide, and no other model of the stack moved."""
     part, engine, model = "h200-sxm-141gb", "sglang", "deepseek-ai/DeepSeek-R1"
     points = published_points(part, engine, model=model)
-    assert points is not None
     row = max((one for one in points.learnt if one.quantity == "tpot_s"), key=lambda one: abs(one.left))
     clients, prompt, answer, *degrees = row.place
     tp, dp, pp, ep = map(int, degrees)

@@ -215,7 +215,7 @@ def test_a_step_of_replicas_counts_at_either_end_of_the_speed() -> None:
         Quantity(value=10.0, unit="USD/h", low=10.0, high=10.0),
     )
     found = tie_ratio(Pair(box, singles, 1.0))
-    assert found is not None and found.low == pytest.approx(10 / 18) and found.high == pytest.approx(10 / 6)
+    assert found.low == pytest.approx(10 / 18) and found.high == pytest.approx(10 / 6)
 
 
 def test_what_cannot_be_weighed_ties_with_nothing() -> None:

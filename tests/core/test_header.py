@@ -46,7 +46,7 @@ def test_what_stands_in_the_way_and_what_dropping_it_buys(
     kind: str, fields: dict[str, Any], limit: str | None, buys: str
 ) -> None:
     made = plan(kind, **fields)
-    assert not made.feasible and made.binding is not None and made.binding.reason
+    assert not made.feasible and made.binding.reason
     assert limit is None or made.binding.limit == limit
     told = [text for text in made.relaxing if text.startswith(f"without {buys}:")]
     assert told and "$" in told[0] and " x " in told[0], made.relaxing

@@ -81,7 +81,7 @@ def test_every_option_of_a_plan_says_what_its_host_must_bring() -> None:
         assert [need.name.split(" ")[0] for need in option.needs] == ["virtual", "RAM", "disk", "network"]
     first = served.options[0]
     offer = offer_of(first.bill)
-    assert offer is not None and offer in catalog.offers()
+    assert offer in catalog.offers()
     assert first.needs[0].has == offer.vcpus
 
 
@@ -142,7 +142,7 @@ def test_other_machines_take_the_median_host() -> None:
     part = catalog.accelerator("a10")
     middle, least, most = host_factor()
     machine = machine_power(part, count=4)
-    assert part.power_w is not None and 1.2 < least < middle < most < 2.5
+    assert 1.2 < least < middle < most < 2.5
     assert machine.watts == pytest.approx(4 * part.power_w * middle)
     assert machine.low < machine.watts < machine.high
 
@@ -163,7 +163,6 @@ def test_an_h100_at_work_in_finland() -> None:
     """(700 W and 0.61 of 575 W around it) x 0.73 x PUE 1.1 = 844 W; 616 kWh a month; times the grid of the region."""
     use = energy_use(H100, count=1, busy=1.0, bill=BILL, output_tokens_per_s=1000)
     grid = catalog.carbon_of(country="FI", provider="gcp", region="europe-north1")
-    assert use is not None and grid is not None and use.kg_co2_per_month is not None
     assert use.power_w == pytest.approx((700 + 0.61 * 575) * 0.73 * 1.1)
     assert use.kwh_per_month == pytest.approx(616, rel=0.01)
     assert use.kg_co2_per_month == pytest.approx(use.kwh_per_month * grid.grams_per_kwh / 1000)
@@ -178,13 +177,12 @@ def test_idle_draws_less_and_more_accelerators_more() -> None:
     busy = energy_use(H100, count=2, busy=1.0, bill=BILL)
     idle = energy_use(H100, count=2, busy=0.0, bill=BILL)
     more = energy_use(H100, count=4, busy=1.0, bill=BILL)
-    assert busy is not None and idle is not None and more is not None
     assert 0 < idle.power_w < busy.power_w and more.power_w == pytest.approx(2 * busy.power_w)
 
 
 def test_where_the_grid_is_unknown_carbon_is_absent() -> None:
     use = energy_use(H100, count=1, busy=1.0, bill=replace(BILL, provider="vast", region="", country=""))
-    assert use is not None and use.kg_co2_per_month is None and use.grams_per_kwh is None
+    assert use.kg_co2_per_month is None and use.grams_per_kwh is None
 
 
 def test_boards_draw_more_the_more_they_read_and_multiply() -> None:
@@ -238,7 +236,7 @@ def test_a_machine_draws_between_idle_and_its_most_whatever_it_does() -> None:
         load = serving_load(at, running=running, tpot_s=tpot_s, requests_per_s=running / tpot_s / 620.0)
         for busy in (0.0, 0.3, 1.0):
             use = energy_use(H100, count=1, busy=busy, bill=BILL, load=load)
-            assert use is not None and idle * most <= use.power_w / use.pue * (1 + 1e-9) <= most * (1 + 2e-9)
+            assert idle * most <= use.power_w / use.pue * (1 + 1e-9) <= most * (1 + 2e-9)
         assert load.value >= before
         before = load.value
 

@@ -135,7 +135,7 @@ def test_of_several_parts_the_likeliest() -> None:
 def test_every_plan_ends_its_first_screen_with_one(name: str) -> None:
     plan = answered(name)
     found = plan.measure_first
-    assert found is not None and found.sentence.startswith("Measure first (5 min")
+    assert found.sentence.startswith("Measure first (5 min")
     assert 0.0 <= found.chance <= 1.0 and (found.chance == 0.0) == (found.above is found.below is None)
     assert found.option is None or not hasattr(plan, "options") or found.option < len(plan.options)
     last = [block for block in document_of(plan).first if isinstance(block, Text)][-1]

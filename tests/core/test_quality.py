@@ -38,13 +38,13 @@ def test_a_floor_that_fp8_misses_leaves_the_weights_as_released() -> None:
     assert formats(made) == {"bf16"} and made.quality == ()
     refused = next(r for r in made.rejected if r.verdict.limit == "quality")
     assert refused.what == "fp8 weights" and refused.verdict.short_by == pytest.approx(0.999 - 73.44 / 73.79)
-    assert refused.verdict.nearest is not None and "quality 99.5%" in refused.verdict.nearest
+    assert "quality 99.5%" in refused.verdict.nearest
     assert made.options[0].cost.value > plan(quality="99 %").options[0].cost.value
 
 
 def test_a_floor_that_nothing_asked_for_keeps_is_an_answer() -> None:
     made = plan(precision="int4", quality="99 %")
-    assert not made.feasible and made.binding is not None and made.binding.limit == "quality"
+    assert not made.feasible and made.binding.limit == "quality"
     assert "int4 weights" in made.sentence and "as released" in (made.binding.nearest or "")
 
 

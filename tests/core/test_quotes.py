@@ -28,7 +28,7 @@ def test_a_minimum_is_paid_and_opened() -> None:
     assert (bill.provider, bill.term, bill.instances) == ("acme", "contract", 1)
     assert bill.usd_per_hour == pytest.approx(12 * 0.60)  # 75 % of sixteen, of which eight are used
     assert [round(line.value, 6) for line in bill.lines] == [4.8, 2.4]
-    assert bill.commitment is not None and bill.commitment.years == 1.0
+    assert bill.commitment.years == 1.0
     other = plan(quotes=[{**YEAR, "minimum": 0}]).options[0].bill
     assert other.usd_per_hour == pytest.approx(4.8) and len(other.lines) == 1
 

@@ -67,7 +67,7 @@ def test_the_sure_before_the_cheap(option: BatchOption) -> None:
     ranked = sorted([costing(option, 1.0, sure=False), costing(option, 3.0), costing(option, 2.0)], key=surely_cheapest)
     assert [one.cost.value for one in ranked] == [2.0, 3.0, 1.0]
     risky = at_risk(ranked)
-    assert risky is not None and risky.cost.value == 1.0
+    assert risky.cost.value == 1.0
     assert at_risk(ranked[:2]) is None and at_risk(ranked[2:]) is None and at_risk(()) is None
 
 

@@ -151,7 +151,7 @@ def test_only_terms_that_bind_and_are_asked_for_are_weighed() -> None:
     held = {price.term: price.commitment for price in prices(both)}
     assert held["on-demand"] is None and held["reserved-3y"] is None
     one = held["reserved-1y"]
-    assert one is not None and one.years == 1.0 and one.against == "" and 0 < one.stops_paying < 1
+    assert one.years == 1.0 and one.against == "" and 0 < one.stops_paying < 1
     assert one.whose in {"h100-sxm5-80gb", "all accelerators"} and one.pays_with[1] >= 3
 
 
@@ -200,7 +200,7 @@ def site_of(accelerator: str) -> Site:
 def test_a_rack_reaches_over_its_trays_less_the_spare_ones_and_a_board_over_itself() -> None:
     rack = site_of("gb200-nvl72")
     domain = domain_of(rack)
-    assert domain is not None and rack.per_node == domain.packages_per_tray == 4
+    assert rack.per_node == domain.packages_per_tray == 4
     assert reach_of(rack) == domain.usable_packages == 64
     board = site_of("h200")
     assert domain_of(board) is None and reach_of(board) == board.per_node == 8
@@ -228,7 +228,7 @@ def test_groups_of_one_part_are_added_and_sizes_reach_up_to_a_machine() -> None:
 def test_an_hour_costs_its_power_or_what_the_user_says() -> None:
     (site,) = sites(Filters(owned=("4 x L40S",)), additions=NOTHING)[0]
     whole, one = site.offers[0].usd_per_hour("on-demand"), site.offers[-1].usd_per_hour("on-demand")
-    assert whole is not None and one is not None and math.isclose(whole, 4 * one)
+    assert whole is not None and math.isclose(whole, 4 * one)
     assert 0.35 * 0.05 < one < 1.5 * 0.35 * 0.3  # a board of 350 W between $0.05 and $0.30 a kWh, with its host
     (stated,) = sites(Filters(owned=("4 x L40S",), own_prices=("l40s=0.5",)), additions=NOTHING)[0]
     assert stated.offers[0].usd_per_hour("on-demand") == 2.0

@@ -75,14 +75,12 @@ def test_every_row_has_a_source_and_a_date(part: Any) -> None:
 def test_the_name_agrees_with_the_memory(part: Any) -> None:
     """A wrong memory was the commonest error of other tables: an id that ends in a size states it."""
     stated = re.search(r"-(\d+)gb", part.id)
-    assert stated is not None
     size = float(stated[1])
     assert part.memory_bytes in (size * 1e9, size * 2**30)
 
 
 @every_row([part for part in PARTS if part.usable_memory_bytes], name=part_id)
 def test_the_driver_leaves_a_little_less_than_the_vendor_states(part: Any) -> None:
-    assert part.usable_memory_bytes is not None
     assert 0.93 <= part.usable_memory_bytes / part.memory_bytes <= 1.005
     assert part.driver_memory_bytes == part.usable_memory_bytes
 

@@ -26,7 +26,6 @@ affected:
 @pytest.fixture(scope="module")
 def audit() -> ModuleType:
     spec = importlib.util.spec_from_file_location("audit", SCRIPT)
-    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

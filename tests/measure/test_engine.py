@@ -141,7 +141,7 @@ def test_its_prefix_cache_answers_no_prompt_of_a_run_that_is_repeated(engine: st
     computed, cached = counted()
     for name in ("a", "b"):
         point = measure_serve(spec(engine, concurrency=2, requests=4), tmp_path / f"{name}.jsonl").points[0]
-        assert point.cached_share is not None and point.cached_share < 0.02
+        assert point.cached_share < 0.02
     computed, cached = (later - earlier for later, earlier in zip(counted(), (computed, cached), strict=True))
     assert computed > 2 * 4 * 180 and cached < 0.02 * computed
 
@@ -162,5 +162,5 @@ def test_what_its_prefix_cache_held_is_said(engine: str) -> None:
 def test_the_engines_counters_are_read_beside(engine: str, tmp_path: Path) -> None:
     found = measure_serve(spec(engine, concurrency=4, requests=8), tmp_path / "a.jsonl")
     server = found.points[0].server
-    assert server is not None and server.engine == "llama.cpp"
+    assert server.engine == "llama.cpp"
     assert found.points[0].failures == {}

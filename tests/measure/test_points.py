@@ -77,7 +77,7 @@ def test_a_saved_metrics_page_is_one_load(tmp_path: Path) -> None:
     page.write_text(vllm(running=6, e2e=(1.0, 2.0, 3.0), ttft=(0.2, 0.3, 0.1)))
     point = read_points([str(page)])[0].points[0]
     assert (point.concurrency, point.prompt_tokens, point.output_tokens) == (6, 400, 100)
-    assert point.ttft_s is not None and point.ttft_s.mean == pytest.approx(0.2)
+    assert point.ttft_s.mean == pytest.approx(0.2)
     idle = tmp_path / "idle.txt"
     idle.write_text(vllm(running=0, e2e=(1.0,), ttft=(0.2,)))
     with pytest.raises(TonnageError, match="requests that ran"):

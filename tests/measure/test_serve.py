@@ -94,11 +94,10 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
 
 def test_a_sweep_finds_where_more_at_once_stops_paying(swept: Swept) -> None:
     found, _ = swept
-    assert found.knee is not None
     assert found.knee.limit == "throughput" and found.knee.first_bad > found.knee.level
     # Four at once are all it serves. A busy machine may take noise for a gain, but never measures more than that.
     best = max(point.requests_per_s for point in found.points)
-    assert found.knee.turns_at is not None and 2 < found.knee.turns_at < 8  # four answer at once
+    assert 2 < found.knee.turns_at < 8  # four answer at once
     assert found.knee.level >= 3 and 0.7 * best <= found.knee.requests_per_s <= 4 / 0.03 * 1.01
 
 
@@ -106,7 +105,7 @@ def test_a_sweep_of_rates_stops_where_the_queue_grows(tmp_path: Path) -> None:
     load = Load(rate_per_s=10.0, arrivals="constant", requests=30, duration_s=20.0)
     with serving(Stub(ttft_s=0.03, itl_s=0.0, slots=2)) as url:  # at most 66 a second
         found = measure_serve(spec(url, load=load, sweep="rate", most=1000.0), tmp_path / "a.jsonl")
-    assert found.knee is not None and found.knee.limit == "queue"
+    assert found.knee.limit == "queue"
     # A machine too busy for the client finds an earlier knee, and the measurement says why; never a later one.
     late = any("client itself was late" in note for note in found.notes)
     assert (10 if late else 40) <= found.knee.level <= 80
@@ -145,7 +144,7 @@ def test_a_storm_of_errors_stops_the_run_and_keeps_what_was_measured(tmp_path: P
     load = Load(concurrency=2, requests=5000, duration_s=20.0)
     with serving(Stub(fault=lambda number: "429" if number > 30 else "")) as url:
         found = measure_serve(spec(url, load=load), tmp_path / "a.jsonl")
-    assert found.stopped is not None and "failed" in found.stopped and "429" in found.stopped
+    assert "failed" in found.stopped and "429" in found.stopped
     assert found.points[0].completed == 28 and found.points[0].failed < 40
 
 
@@ -183,7 +182,7 @@ def test_a_server_that_dies_mid_sweep_keeps_its_loads_and_the_sweep_goes_on_with
         asked = spec(url, load=load, sweep="concurrency", most=16.0)
         found = measure_serve(asked, path)
         port = dead.port
-    assert found.stopped is not None and "server is gone" in found.stopped
+    assert "server is gone" in found.stopped
     kept = {(o.stage, o.index) for o in read_log(path).outcomes if o.failure is None}
     assert len(found.points) >= 2 and found.points[0].completed == 24 and len(kept) >= 48
     with serving(Stub(ttft_s=0.01, itl_s=0.0, slots=4, port=port)):

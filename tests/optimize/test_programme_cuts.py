@@ -81,7 +81,6 @@ def test_a_facet_keeps_every_whole_solution_and_breaks_the_point(
 def test_a_facet_counts_what_a_point_does_not_take_as_far_as_every_cover_allows() -> None:
     """5 x + 3 y >= 11 takes three of any kind, of which 2.2 of the large alone are too few."""
     cut = broken_facet(Cover({0: 5.0, 1: 3.0}, 11.0), (2.2, 0.0))
-    assert cut is not None
     assert [factor / cut.least for factor in cut.terms.values()] == pytest.approx([1.0 / 3.0, 1.0 / 3.0])
 
 

@@ -36,7 +36,7 @@ def test_olmo_on_h100(model: str, count: int, mwh: float, hours: float) -> None:
     found = drawn(model, "h100-sxm5-80gb", count=count, seq_len=8192, global_batch=512)
     measured = mwh * 1e6 / hours
     assert found.value == pytest.approx(measured, rel=0.12)
-    assert found.low is not None and found.high is not None and found.low <= measured <= found.high
+    assert found.low <= measured <= found.high
 
 
 def test_a_node_that_trains_llama_2_13b_stays_below_what_was_seen_at_most() -> None:
@@ -58,5 +58,4 @@ def test_what_is_published_as_hours_times_the_limit_is_an_upper_bound(
     model: str, accelerator: str, fields: dict[str, int]
 ) -> None:
     limit = catalog.accelerator(accelerator).power_w
-    assert limit is not None
     assert 0.75 * limit < drawn(model, accelerator, **fields).value < limit

@@ -99,7 +99,6 @@ def test_an_accelerator_without_any_link_facts_still_has_a_slot() -> None:
 def test_a_link_gives_what_its_datasheet_says_times_what_the_curve_reaches() -> None:
     curve = Ladder().curve
     rate = H100.link.bytes_per_s
-    assert rate is not None
     assert link_bytes_per_s(H100, Ladder(), ranks=8, inter_node=False) == rate * curve.link
     assert link_rate(H100, ranks=8) == rate
     assert (

@@ -130,7 +130,7 @@ def test_an_engine_reads_its_own_table_of_such_a_cache_before_anothers_of_the_sa
 def test_no_part_borrows_a_16_bit_cache_where_one_of_8_bits_was_timed() -> None:
     a100 = accelerator("a100-sxm4-80gb")
     found = prompt(replace(PROMPT, compute="bf16"), ladder(a100, family="vllm"))
-    assert found is not None and found[0].weights_bytes == 1.0
+    assert found[0].weights_bytes == 1.0
 
 
 def test_a_grid_is_read_over_the_arithmetic_it_was_stored_over() -> None:

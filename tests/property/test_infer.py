@@ -101,6 +101,5 @@ def test_a_saturated_system_is_no_slower_than_single_batches(part: str) -> None:
     engine = "tensorrt" if catalog.accelerator(part).vendor == "NVIDIA" else "onnxruntime"
     case = InferCase(model="timm/resnet50.a1_in1k", accelerator=part, engine=engine)
     single, full = predict_infer(case), predict_infer(msgspec.structs.replace(case, saturated=True))
-    assert single.samples_per_s is not None and full.samples_per_s is not None
     assert full.samples_per_s.value >= single.samples_per_s.value
     assert catalog.accelerator(part).id == part

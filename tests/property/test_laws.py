@@ -59,7 +59,7 @@ def test_a_step_reads_its_weights_and_the_cache_of_its_batch() -> None:
     weights, layers, kv_values = 2.0 * (8.03e9 - 0.525e9), 32, 2 * 8 * 128
     assert bytes_of(LLAMA, 16.0) == pytest.approx(weights + 16 * 1024 * layers * kv_values * 2.0, rel=0.01)
     found = outcome(LLAMA._replace(decode=True))
-    assert found is not None and found.measured
+    assert found.measured
     assert bytes_of(LLAMA, 16.0) - CACHED[""] < 3.35e12 * found.tpot_s
 
 

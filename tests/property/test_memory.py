@@ -133,7 +133,7 @@ def test_the_verdict_agrees_with_the_stack(model: Model, name: str, weights: str
     found = pool(model, name=name, weights=weights, demand=Demand(concurrency=4, context_tokens=context))
     assert found.verdict.ok == (found.need.value <= found.limit_bytes * (1 + 1e-9))
     if not found.verdict.ok:
-        assert found.verdict.short_by is not None and found.verdict.short_by > 0
+        assert found.verdict.short_by > 0
     assert all(part.value > 0 for part in found.need.parts)
 
 

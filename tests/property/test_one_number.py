@@ -101,7 +101,7 @@ def test_a_plan_and_a_prediction_give_the_same_numbers(question: dict[str, Any])
             continue
         share = share_of(request, option.replicas)
         found = predict(case_of(request, option.configuration, Traffic(rate_per_s=share)))
-        assert isinstance(found, ServeResult) and found.tpot_s is not None and found.ttft_s is not None
+        assert isinstance(found, ServeResult)
         capacity = option.capacity
         assert found.basis == option.basis
         assert found.tpot_s.mean == capacity.tpot_mean_s
@@ -109,7 +109,7 @@ def test_a_plan_and_a_prediction_give_the_same_numbers(question: dict[str, Any])
         assert found.tpot_s.p95 == capacity.tpot_s.value
         assert found.memory["total_bytes"] == option.memory.value
         for mine, theirs in ((found.tpot_s, capacity.tpot_s), (found.ttft_s, capacity.ttft_s)):
-            assert mine.high is not None and mine.low is not None and theirs.high and theirs.low
+            assert theirs.high and theirs.low
             assert mine.high / mine.mean == pytest.approx(theirs.high / theirs.value, rel=1e-9)
             assert mine.mean / mine.low == pytest.approx(theirs.value / theirs.low, rel=1e-9)
 
@@ -142,9 +142,8 @@ def test_a_simulation_lies_within_what_a_plan_states(question: dict[str, Any]) -
         if configuration.engine.name == "llamacpp" and configuration.layout.ranks > 1:
             continue
         seen = simulate(asked)
-        assert seen.tpot_s is not None and seen.basis.value == option.basis
+        assert seen.basis.value == option.basis
         tpot = option.capacity.tpot_s
-        assert tpot.low is not None and tpot.high is not None
         ratio = seen.tpot_s.mean / option.capacity.tpot_mean_s
         assert tpot.low / tpot.value <= ratio <= tpot.high / tpot.value
 
@@ -171,7 +170,7 @@ def test_a_batch_takes_what_a_saturated_case_takes(engine: str, name: str) -> No
             {"model": "llama-3.1-8b", "prompt_tokens": "1024", "output_tokens": "256", "rate": "1/s"}
         )
         found = predict(case_of(request, option.configuration, Traffic(saturated=True)))
-        assert isinstance(found, ServeResult) and found.requests_per_s is not None
+        assert isinstance(found, ServeResult)
         assert found.requests_per_s.value == pytest.approx(option.items_per_s.value, rel=1e-9)
 
 
@@ -203,7 +202,7 @@ def test_a_fleet_takes_what_a_plan_takes() -> None:
         )
         assert replica.times is not None
         best, _ = state_of(request, replica).largest()
-        assert best is not None and best.rate_per_s == option.capacity.max_rate_per_s.value
+        assert best.rate_per_s == option.capacity.max_rate_per_s.value
         if c.intra_link is None:
             at = resolve(case_of(request, c, Traffic(rate_per_s=1.0)))
             assert replica_of(at, request.lengths).times == replica.times
@@ -246,9 +245,8 @@ def test_a_training_plan_and_a_prediction_give_the_same_step(model: str, name: s
                 memory_kind="device",
             )
         )
-        assert isinstance(found, TrainResult) and found.step_s is not None
+        assert isinstance(found, TrainResult)
         assert found.basis == option.step_s.basis
         assert found.step_s.value == pytest.approx(option.step_s.value, rel=1e-9)
         assert found.step_s.high == pytest.approx(option.step_s.high, rel=1e-9)
-        assert found.memory_peak_bytes is not None
         assert found.memory_peak_bytes.value == pytest.approx(option.memory.value, rel=1e-9)

@@ -90,7 +90,6 @@ def test_a_run_costs_its_charged_hours_spares_included(kind: str, fields: dict[s
         hours = charged_hours(option.run.billed_s, rules=rules, term=option.bill.term)
         rented = option.cost.value - option.cost.part("storage")
         assert rented == pytest.approx(option.bill.instances * listed(option.bill) * hours, rel=1e-9)
-        assert option.cost.low is not None and option.cost.high is not None
         assert option.cost.low <= option.cost.value <= option.cost.high
         assert math.isfinite(option.cost.value)
 
@@ -171,7 +170,6 @@ def test_the_instances_for_a_deadline_meet_it_and_one_fewer_does_not(
 ) -> None:
     at = rented(items, rate, ranks, term=term)
     needed = at.instances_by(deadline_s, speed=1.0)
-    assert needed is not None
     assert at.run(needed).wall_s <= deadline_s * (1 + 1e-6)
     step = 2 if ranks == 16 else 1
     if needed > step:

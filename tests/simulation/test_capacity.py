@@ -36,7 +36,7 @@ def test_more_load_never_shortens_a_latency(concurrency: float, more: float) -> 
 def test_without_objectives_memory_binds() -> None:
     point, limit = Steady(TIMES, LOAD).largest()
     assert limit == "kv"
-    assert point is not None and point.concurrency == pytest.approx(200.0)
+    assert point.concurrency == pytest.approx(200.0)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,6 @@ def test_without_objectives_memory_binds() -> None:
 def test_the_binding_objective_is_named_and_met(field: str, value: float, limit: str) -> None:
     point, binds = Steady(TIMES, msgspec.structs.replace(LOAD, slo=Slo(**{field: value}))).largest()
     assert binds == limit
-    assert point is not None
     reached = {"tpot": point.tpot_tail_s, "ttft": point.ttft_tail_s, "e2e": point.e2e_tail_s}[limit]
     assert 0.9 * value <= reached <= value
 
@@ -59,7 +58,7 @@ def test_burstier_arrivals_lower_capacity() -> None:
     calm = msgspec.structs.replace(LOAD, slo=Slo(ttft_s=0.4))
     a, _ = Steady(TIMES, calm).largest()
     b, _ = Steady(TIMES, msgspec.structs.replace(calm, dispersion=8.0)).largest()
-    assert a is not None and b is not None and b.rate_per_s < a.rate_per_s
+    assert b.rate_per_s < a.rate_per_s
 
 
 def test_at_rate_finds_the_rate() -> None:

@@ -110,7 +110,6 @@ def test_nothing_is_hidden_inside_a_node() -> None:
 def test_steady_states_hide_the_exchange_as_tables_do() -> None:
     lengths = Lengths(prompt_tokens=2000.0, output_tokens=100.0)
     replica = replica_of(AT, lengths)
-    assert replica.times is not None
     at = bisect_left(replica.times.batches, 4096.0)
     grid = step_grid(AT.placement, batch=72 * EACH, context=2100.0, chunk=8192.0, prompt=2000.0)
     table = step_table(grid, AT.overheads)

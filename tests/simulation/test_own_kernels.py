@@ -43,16 +43,15 @@ def test_faster_tensor_units_alone_help_little() -> None:
     a100 = catalog.accelerator("a100-pcie-80gb")
     doubled = replace(a100, peaks={**a100.peaks, "int8": 2 * a100.peaks["int8"], "fp16": 2 * a100.peaks["fp16"]})
     plain, fast = prompt_product_s(product(), a100), prompt_product_s(product(), doubled)
-    assert plain is not None and fast is not None
     assert 0.8 * plain < fast < plain
 
 
 def test_quantised_weights_cost_more_than_16_bits_and_power_holds_workstations_back() -> None:
     part = catalog.accelerator("rtx-6000-ada")
     slow, quick = prompt_product_s(product(), part), prompt_product_s(product("fp16"), part)
-    assert slow is not None and quick is not None and slow > quick
+    assert slow > quick
     freed = prompt_product_s(product(), replace(part, power_w=600.0))
-    assert freed is not None and freed < slow
+    assert freed < slow
 
 
 def test_decode_and_other_makers_keep_their_prices() -> None:
@@ -73,7 +72,6 @@ def test_scores_are_traffic() -> None:
         kv_heads=8,
     )
     once = prompt_scores_s(look, part)
-    assert once is not None
     assert prompt_scores_s(look, replace(part, memory_bytes_per_s=part.memory_bytes_per_s / 2)) == pytest.approx(
         2 * once
     )
@@ -98,7 +96,6 @@ def test_published_prompt_rates(part: str, weights: str, tokens: int, rate: floa
         year=2024,
     )
     found = predict_serve(case).ttft_s
-    assert found is not None
     assert tokens / found.mean == pytest.approx(rate, rel=0.20)
 
 
@@ -165,7 +162,6 @@ def test_builds_since_the_autumn_of_2025_keep_no_scores_of_long_prompts() -> Non
                 engine_version=build,
             )
         )
-        assert found.ttft_s is not None
         return found.ttft_s.mean
 
     assert ttft_s("b6918", 8192.0) < 0.8 * ttft_s("b6100", 8192.0)
@@ -195,7 +191,6 @@ def experts(tokens: float, weights: str = "gguf-q8_0") -> Operator:
 def test_tiles_of_few_rows_are_as_long_as_full_ones() -> None:
     part = catalog.accelerator("gb10")
     halves, wholes = prompt_product_s(experts(1024.0), part), prompt_product_s(experts(2048.0), part)
-    assert halves is not None and wholes is not None
     # 64 rows an expert take a tile of 128; 128 rows one and, on average, half a further one.
     assert 1.2 < wholes / halves < 1.6
 
@@ -279,7 +274,6 @@ def test_published_prompts_of_mixtures_and_recurrent_models(
         engine_options={"max_num_batched_tokens": piece},
     )
     found = predict_serve(case).ttft_s
-    assert found is not None
     assert found.mean == pytest.approx(seconds, rel=0.15)
 
 
@@ -297,5 +291,4 @@ def test_published_batches_of_a_mixture(clients: int, seconds: float) -> None:
         engine_version="b6918",
     )
     found = predict_serve(case).tpot_s
-    assert found is not None
     assert found.mean == pytest.approx(seconds, rel=0.20)

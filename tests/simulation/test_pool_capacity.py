@@ -61,7 +61,7 @@ def test_prompts_do_not_lengthen_the_steps_of_answers() -> None:
 def test_the_largest_load_meets_the_objectives_and_a_little_more_does_not() -> None:
     one = unit(3, 1, ttft_s=0.5, tpot_s=0.011)
     best, binds = one.largest()
-    assert best is not None and binds == "tpot"
+    assert binds == "tpot"
     assert best.tpot_tail_s <= 0.011 < one.at(best.concurrency * 1.02).tpot_tail_s
     assert unit(ttft_s=0.03).largest() == (None, "ttft")
 

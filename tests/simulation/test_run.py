@@ -42,7 +42,6 @@ def test_wall_time_is_the_sum_of_what_it_is_spent_on() -> None:
 def test_the_interval_is_ordered_and_wider_than_the_step_alone() -> None:
     run = run_over_time(SPEC)
     useful = run.useful_time_fraction
-    assert useful.low is not None and useful.high is not None
     assert useful.low <= run.useful_p90 <= useful.value <= useful.high < 1
     assert run.wall_s.value < run.wall_p90_s < (run.wall_s.high or 0)
     assert (run.wall_s.high or 0) / run.wall_s.value >= SPEC.step_factor
@@ -84,7 +83,6 @@ def test_a_mix_does_the_work_by_the_deadline() -> None:
     mix = spot_mix(
         work_s=36e3, deadline_s=72e3, spot_share=0.4, up_share=0.5, spot_usd_per_h=1.0, on_demand_usd_per_h=3.0
     )
-    assert mix is not None
     done = mix.on_demand_s + (72e3 - mix.on_demand_s) * 0.4
     assert done == pytest.approx(36e3)
 
@@ -99,7 +97,7 @@ def test_a_mix_never_costs_more_than_on_demand_when_spot_is_worth_it(share: floa
         spot_usd_per_h=1.0,
         on_demand_usd_per_h=3.0,
     )
-    assert mix is not None and 0.0 <= mix.on_demand_s <= 36e3 * slack * (1 + 1e-9)
+    assert 0.0 <= mix.on_demand_s <= 36e3 * slack * (1 + 1e-9)
     done = mix.on_demand_s + (36e3 * slack - mix.on_demand_s) * share
     assert done >= 36e3 * (1 - 1e-9)  # by the deadline
     assert mix.usd <= 36e3 / 3600 * 3.0 * (1 + 1e-9)

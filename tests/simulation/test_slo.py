@@ -129,7 +129,7 @@ def test_goodput_needs_all_objectives_at_once() -> None:
 def test_percentiles_are_numpys() -> None:
     values = np.random.default_rng(0).exponential(1.0, 1001)
     found = summary(np.append(values, math.nan))
-    assert found is not None and found.count == 1001
+    assert found.count == 1001
     assert found.p95 == pytest.approx(np.percentile(values, 95))
     assert quantile(sorted(values), 0.37) == pytest.approx(np.quantile(values, 0.37))
     assert summary(np.array([math.nan])) is None

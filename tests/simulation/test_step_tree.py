@@ -128,7 +128,6 @@ def test_steps_wider_than_the_table_are_several_of_its_widest() -> None:
     pricing = Pricing(placement=at, engine=ENGINE, datasheet=at.accelerator)
     wide = mixed_of(opened(grid, Overheads(), pricing=pricing), MixedStep(2064.0, 1.0))
     (up,) = named(wide, "feed-forward up")
-    assert up.execution is not None
     assert up.execution.shape["m"] == 516
     assert up.execution.count == 32 * 4
     assert "4 passes of 516 rows" in wide.how
@@ -143,7 +142,6 @@ def test_the_roofline_is_of_the_datasheet_not_of_what_an_engine_can_reach() -> N
         pricing = Pricing(placement=at, engine=ENGINE, datasheet=sheet)
         tree = decoded(opened(grid, Overheads(), pricing=pricing), 8.0, context=500.0)
         (up,) = named(tree, "feed-forward up")
-        assert up.evidence is not None
         assert up.evidence.roofline_share is not None
         shares.append(up.evidence.roofline_share)
     assert shares[1] == pytest.approx(2 * shares[0], rel=1e-9)

@@ -65,7 +65,6 @@ def case(**changes: Any) -> TrainCase:
 
 def opened(asked: TrainCase) -> dict[str, Any]:
     result = predict_train(asked, why=True)
-    assert result.step_s is not None
     step, rate = result.opened
     assert step.value == result.step_s.value
     assert max(gap(step), gap(rate)) < WITHIN
@@ -73,7 +72,6 @@ def opened(asked: TrainCase) -> dict[str, Any]:
         {part.name: part.value for part in result.step_s.parts}, rel=WITHIN
     )
     known = result.tokens_per_s_per_accelerator or result.samples_per_s_per_accelerator
-    assert known is not None
     assert rate.value == pytest.approx(known.value, rel=WITHIN)
     return {part.name: part for part in step.parts}
 

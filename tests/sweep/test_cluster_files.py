@@ -29,7 +29,6 @@ def test_a_cluster_runs_a_sweep_as_the_command_takes_it(path: Path) -> None:
     held = "\n".join(texts(yaml.safe_load(path.read_text(encoding="utf-8"))))
     (line,) = re.findall(r"tonnage sweep (.*)", held)
     sweep = root.get_command(click.Context(root), "sweep")
-    assert sweep is not None
     with sweep.make_context("sweep", shlex.split(line)) as asked:
         assert asked.params["ray"] == "auto" and asked.params["output"].endswith(".parquet")
         assert (EXAMPLES / Path(asked.params["path"]).name).is_file()

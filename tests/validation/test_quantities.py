@@ -126,7 +126,6 @@ def test_energy_is_what_the_accelerators_draw_over_the_tokens_answered() -> None
     drawn = Quantity(value=240.0, unit="W", low=200.0, high=300.0)
     result = ServeResult(fits=True, basis="measured", output_tokens_per_s=rate, board_w=drawn)
     found = predicted_number(result, wanted, case=case)
-    assert found is not None and found.low is not None and found.high is not None
     assert found.value == pytest.approx(240 / 1000)
     assert found.low < found.value / 2 and found.high > found.value * 2, "the rate alone is unsure by a factor of two"
     for absent in (replace(result, output_tokens_per_s=None), replace(result, board_w=None)):
@@ -142,7 +141,6 @@ def test_a_training_result_answers_in_the_rows_units() -> None:
     )
     assert predicted_number(result, Measured(quantity="step_time_s", value=1)) == Predicted(value=9, low=8, high=10)
     memory = predicted_number(result, Measured(quantity="peak_mem_gb", value=1))
-    assert memory is not None
     assert (memory.value, memory.low, memory.high) == pytest.approx((60, 50, 70))
     assert predicted_number(result, Measured(quantity="tokens_per_s_per_accel", value=1)) is None
     assert predicted_number(result, Measured(quantity="fits", value=1)) == Predicted(value=0)
@@ -192,7 +190,6 @@ def test_flop_rates_are_scored_only_where_nothing_else_is_printed() -> None:
     assert (rate.quantity, rate.value) == ("tflops_per_accel", 400)
     each = Quantity(value=0.5, unit="samples/s", low=0.4, high=0.6)
     answer = predicted_number(TrainResult(fits=True, basis="calibrated", samples_per_s_per_accelerator=each), rate)
-    assert answer is not None and answer.low is not None
     assert answer.value == pytest.approx(0.5 * rate.flop / 1e12)
     assert answer.low == pytest.approx(0.8 * answer.value)
     assert measured_numbers(training(tflops_per_accel=400, seq_len=None, **silent))[0].problem

@@ -195,7 +195,6 @@ def test_separate_workers_keep_their_own_layouts_and_no_orchestrator_version() -
     )
     case = of_sample(row)
     split = case.disaggregation
-    assert split is not None
     assert (split.prefill_workers, split.prefill) == (1, Layout(dp=4, ep=4))
     assert (split.decode_workers, split.decode) == (4, Layout(tp=8, ep=8))
     assert split.prefill_workers * split.prefill.ranks + split.decode_workers * split.decode.ranks == 36
@@ -216,7 +215,7 @@ def pools(**changes: object) -> Row:
 
 def test_separate_pools_of_an_inference_row_are_pools() -> None:
     case = of_point(pools())
-    assert case.disaggregation is not None and case.layout == case.disaggregation.decode == Layout(tp=8, ep=8)
+    assert case.layout == case.disaggregation.decode == Layout(tp=8, ep=8)
     assert (case.disaggregation.prefill_workers, case.disaggregation.prefill) == (1, Layout(tp=4, ep=4))
     assert (case.replicas, case.engine_version) == (1, "v0.5.5.post2")
     assert case.traffic == Traffic(concurrency=16, requests_per_client=5), "the public benchmark of separate pools"
@@ -226,7 +225,6 @@ def test_separate_pools_of_an_inference_row_are_pools() -> None:
 def test_degrees_that_are_not_those_of_the_launch_follow_the_accelerators_of_a_worker() -> None:
     printed = {"layout_ok": 0, "prefill_tp": 1, "prefill_ep": 1, "decode_tp": 1, "decode_ep": 1}
     split = of_point(pools(**printed, decode_dpa=1)).disaggregation
-    assert split is not None
     assert (split.prefill, split.decode) == (Layout(tp=4), Layout(dp=8, ep=8))
 
 
@@ -257,7 +255,6 @@ def test_experts_are_not_cut_narrower_than_kernels_take(ranks: int, printed: int
         decode_moe_ep_size=printed,
     )
     split = of_sample(row).disaggregation
-    assert split is not None
     assert split.decode == Layout(dp=ranks, ep=groups), "an expert of DeepSeek-V3 is 2048 wide: 64 on each of 32"
     assert split.prefill.ep == 1
 
@@ -279,7 +276,6 @@ def test_seats_of_decode_workers_are_what_the_name_of_the_recipe_says() -> None:
         assert said is not None, recipe
         case = of_sample(row)
         split = case.disaggregation
-        assert split is not None
         assert case.engine_options["max_num_seqs"] == int(seats) == int(said[5])
         assert (split.prefill_workers, split.decode_workers) == (int(said[1]), int(said[2]))
         assert split.decode.ranks == int(said[4]) and (split.decode.dp > 1) == (said[3] == "dep")

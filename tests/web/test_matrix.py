@@ -12,7 +12,7 @@ MACHINE = {"accelerator": "RTX 4090", "memory": "64 GB", "context": "8k"}
 def test_every_row_of_the_answer_has_its_cell_and_each_model_one_recommended() -> None:
     answer = tonnage.local(**MACHINE, model="Qwen3", every_format=True)
     found = matrix_of(answer)
-    assert found is not None and found.heads[:-1] == ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M")
+    assert found.heads[:-1] == ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M")
     rows = [row for _, held in found.groups for row in held]
     assert len(rows) == len(answer.rows) and dict(found.groups).keys() == {"Dense", "Mixture of experts"}
     assert sum(bool(cell.band) for row in rows for cell in row.cells) == len(answer.all_rows)

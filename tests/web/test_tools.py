@@ -193,7 +193,6 @@ def test_ctrl_c_ends_the_server_of_tools_in_silence(answered: bool) -> None:
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
-    assert process.stdin is not None and process.stdout is not None
     about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
     process.stdin.write(json.dumps(hello).encode() + b"\n")

@@ -35,7 +35,6 @@ def written(folder: Path, **changed: Any) -> str:
 def test_a_profile_is_a_model(tmp_path: Path) -> None:
     model = resolve(written(tmp_path))
     assert (model.id, model.kind, model.profile) == ("net", "traced", PROFILE)
-    assert model.network is not None
     assert (model.network.flop, model.network.input_px) == (2e9, 32)
     assert model.assumed == PROFILE.notes
 

@@ -177,7 +177,7 @@ def test_pages_are_stored_beside_the_requests_and_diagnosed_from_the_file(tmp_pa
     log = read_log(path)
     assert {scrape.page for scrape in log.scrapes} == {f"{engine}/metrics", f"{device}/metrics"}
     assert len(log.scrapes) >= 4 and all(scrape.segment == 0 for scrape in log.scrapes)
-    assert found.points[0].server is not None and found.points[0].server.engine == "vllm"
+    assert found.points[0].server.engine == "vllm"
     said = diagnose(str(path))
     names = {verdict.name for verdict in said.verdicts}
     assert {"memory-capacity bound", "bandwidth-bound"} <= names
@@ -259,10 +259,8 @@ def tonnage_nothing() -> object:
 
 def test_a_verdict_to_change_capacity_comes_with_the_plan_that_would() -> None:
     found = tonnage.diagnose(str(DATA / "guidellm_0.8.1.json"), model="meta-llama/Llama-3.1-8B")
-    assert found.plan is not None and found.plan.startswith("Rent ")
-    assert found.plan_command is not None and found.plan_command.startswith(
-        "tonnage plan serve meta-llama/Llama-3.1-8B "
-    )
+    assert found.plan.startswith("Rent ")
+    assert found.plan_command.startswith("tonnage plan serve meta-llama/Llama-3.1-8B ")
     page = str(DATA.parents[2] / "examples" / "reports" / "vllm-metrics.prom")
     without = tonnage.diagnose(page, model="meta-llama/Llama-3.1-8B")
     assert without.plan is None and without.missing[-1].verdict == "the plan that would"
@@ -301,14 +299,14 @@ def test_a_baseline_shows_what_got_worse(tmp_path: Path) -> None:
 
 def test_every_name_of_the_recorded_pages_is_read() -> None:
     vllm = reading_of((DATA / "vllm_0.32.0_cpu_metrics.prom").read_bytes(), at_s=0.0)
-    assert vllm is not None and vllm.engine == "vllm" and vllm.names["model"] == "tiny"
+    assert vllm.engine == "vllm" and vllm.names["model"] == "tiny"
     assert set(vllm.values) | set(vllm.histograms) == set(EXPORTERS["vllm"])
     assert vllm.values["output_tokens"] == 131 and vllm.histograms["ttft_s"].count == 5
     llama = reading_of((DATA / "llamacpp_2026.10_metrics.prom").read_bytes(), at_s=0.0)
-    assert llama is not None and llama.engine == "llama.cpp"
+    assert llama.engine == "llama.cpp"
     assert (llama.values["running"], llama.values["waiting"]) == (2, 4)
     host = reading_of((DATA / "node_exporter_1.5.0.prom").read_bytes(), at_s=0.0)
-    assert host is not None and host.engine is None and 0 < host.values["cpu_idle_s"] < host.values["cpu_total_s"]
+    assert host.engine is None and 0 < host.values["cpu_idle_s"] < host.values["cpu_total_s"]
     assert "vllm:e2e_request_latency_seconds_bucket" in all_names()
 
 

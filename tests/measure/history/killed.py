@@ -43,7 +43,6 @@ def cycle(path: Path, name: str, draw: random.Random) -> list[str]:
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert child.stdout is not None
     said = [child.stdout.readline().strip()]
     time.sleep(draw.uniform(0.0, MOST_S))
     child.send_signal(signal.SIGKILL)

@@ -41,7 +41,6 @@ def test_resnet_50_is_counted_to_the_last_parameter() -> None:
     found = traced(networks.resnet)
     known = catalog.model("timm/resnet50.a1_in1k")
     assert found.parameters == 25_557_032
-    assert known.network is not None
     assert found.flop == pytest.approx(known.network.flop, rel=0.01)
     assert found.output_values == pytest.approx(known.network.activation_values or 0, rel=0.01)
 
@@ -260,7 +259,7 @@ def test_a_target_is_loaded_by_name_or_file(tmp_path: Any) -> None:
 def test_a_profile_stands_for_the_model_in_memory_and_training() -> None:
     model = model_of(traced(lambda: networks.resnet(side=64), training=True))
     assert parameters(model).value == 25_557_032
-    assert model.network is not None and model.network.input_px == 64
+    assert model.network.input_px == 64
 
 
 class Staged(torch.nn.Module):  # type: ignore[misc, name-defined]

@@ -169,7 +169,7 @@ def test_a_trace_of_an_accelerator_is_cut_from_its_own_timeline(tmp_path: Path) 
         "other_s": 6.0,
     }
     assert run.parts.sum_s == pytest.approx(run.step_s)
-    assert run.activity is not None and run.activity.busy_s == pytest.approx(0.074)
+    assert run.activity.busy_s == pytest.approx(0.074)
     assert run.activity.hidden_communication_s == pytest.approx(0.010)
 
 

@@ -71,11 +71,10 @@ def test_the_parts_add_up_to_the_step_that_the_script_times(scaled: tuple[Path, 
     assert run.hidden_communication_s is not None
     assert (found.parallel, found.backend, found.model) == ("DDP", "gloo", "Net")
     assert run.samples_per_step == 8 and run.tokens_per_step == 8 * 64
-    assert found.checkpoint is not None and found.checkpoint.writes == 1
+    assert found.checkpoint.writes == 1
     assert found.checkpoint.size_bytes == (folder / "mark.pt").stat().st_size
     assert found.checkpoint.restore_s and found.checkpoint.write_s
     parameters = found.parameters
-    assert parameters is not None
     assert run.memory.weights_bytes == run.memory.gradients_bytes == 4 * parameters
     assert run.memory.optimizer_bytes == pytest.approx(8 * parameters, rel=0.01)
 
@@ -96,7 +95,6 @@ def test_a_slow_link_is_communication(tmp_path: Path, monkeypatch: pytest.Monkey
         if named.name != "straggler":
             break
     assert (named.name, named.remedy) == ("communication-bound", "accelerator")
-    assert run.parts.communication_s is not None
     # The rest of the backward pass hides some of the first bucket's delay; what is hidden is known to a tenth of it.
     assert run.parts.communication_s + (run.hidden_communication_s or 0.0) > 0.9 * SLOW_S
     assert run.parts.communication_s > 0.5 * SLOW_S
@@ -105,7 +103,7 @@ def test_a_slow_link_is_communication(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_sharding_divides_weights_gradients_and_states(stalled: TrainMeasurement) -> None:
     run, parameters = stalled.runs[0], stalled.parameters
-    assert stalled.parallel == "FSDP" and parameters is not None
+    assert stalled.parallel == "FSDP"
     assert run.memory.weights_bytes == pytest.approx(4 * parameters / 2, rel=0.01)
     assert run.memory.gradients_bytes == pytest.approx(4 * parameters / 2, rel=0.01)
     assert run.memory.optimizer_bytes == pytest.approx(8 * parameters / 2, rel=0.01)

@@ -28,7 +28,6 @@ def test_a_fleet_shows_every_hour_and_its_whole_bill() -> None:
         alike = [other for other in plan.instances if other.instance_type == one.instance_type]
         spans = [span for other in alike for span in other.hours]
         assert stands == pytest.approx(sum(span.count * (span.stop - span.start) for span in spans))
-    assert plan.bill is not None
     assert sum(value["usd"] for value in bill.body["data"]["values"]) == pytest.approx(plan.bill.value)
 
 
@@ -36,7 +35,7 @@ def test_latency_against_load_rises_and_marks_a_knee_only_below_the_largest_rate
     plan = tonnage.plan_serve("8B", rate="3/s", traffic="chat", ttft="1 s", tpot="50 ms", accelerator="L40S")
     (load,) = [chart for chart in tonnage.charts(plan) if chart.name == "load"]
     seen = plan.options[0].capacity.simulated
-    assert seen is not None and [point.rate_per_s for point in seen.tried] == sorted(p.rate_per_s for p in seen.tried)
+    assert [point.rate_per_s for point in seen.tried] == sorted(p.rate_per_s for p in seen.tried)
     assert all(p50 <= p95 <= p99 for p50, p95, p99 in (point.ttft_s for point in seen.tried))
     assert any(point.passed for point in seen.tried) and any(not point.passed for point in seen.tried)
     assert "objectives" in load.says and {row[-1] for row in load.rows} == {"hold", "fail"}
@@ -99,7 +98,7 @@ def test_times_far_apart_stand_on_a_logarithmic_axis_that_holds_them(deadline: s
 def test_no_operator_lies_above_the_roof() -> None:
     plan = tonnage.plan_serve("8B", rate="3/s", traffic="chat", accelerator="H100", quick=True)
     roof = plan.roofline
-    assert roof is not None and roof.accelerator == plan.options[0].configuration.accelerator
+    assert roof.accelerator == plan.options[0].configuration.accelerator
     for phase in ("decode", "prefill"):
         points = [point for point in roof.points if point.phase == phase]
         assert points and 0.5 < sum(point.share for point in points) <= 1.0
