@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import tonnage
 from tests.catalog.hub.files import LLAMA_GGUF, gguf_bytes, llama_gguf_tensors
+from tests.command import told
 from tests.export.plans import plan
 from tonnage.catalog import NOTHING
 from tonnage.catalog.additions import TEMPLATE
-from tonnage.cli import root
 from tonnage.errors import UNSEEN, BadRequest, TonnageError
 from tonnage.web.tool_results import call
 
@@ -31,7 +31,7 @@ HIDDEN = ("\x1b[2J", "\x07", "\r", "\x9b2J", "\u202e", "\u2066", "\u200f", "\u20
 
 
 def run(*arguments: str, text: str | None = None) -> Result:
-    return CliRunner().invoke(root, list(arguments), prog_name="tonnage", input=text)
+    return told(*arguments, given=text)
 
 
 def assert_refused(done: Result, *, character: str) -> None:

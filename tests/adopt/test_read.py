@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.command import told as answer_of
 from tests.sweeps import FULL
 
 from tonnage import export
 from tonnage.adopt import read_running
 from tonnage.adopt.shell import expand_text, read_script
-from tonnage.cli import root
 from tonnage.domain.plan import ServePlan
 from tonnage.errors import TonnageError
 from tonnage.questions.adopt.adopt import adopt
@@ -161,7 +160,7 @@ def test_variables_and_sums() -> None:
 )
 def test_what_only_the_user_knows_is_asked_for(arguments: list[str], told: str, tmp_path: Any) -> None:
     (tmp_path / "run.sh").write_text(f"{VLLM} --max-model-len 8192")
-    done = CliRunner().invoke(root, ["adopt", str(tmp_path / "run.sh"), *arguments])
+    done = answer_of("adopt", str(tmp_path / "run.sh"), *arguments)
     assert done.exit_code == 2 and told in done.output
 
 

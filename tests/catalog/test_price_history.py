@@ -8,8 +8,8 @@ from datetime import date
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from msgspec.structs import replace
+from tests.command import told
 from tools import prices
 
 from tonnage import catalog
@@ -23,7 +23,6 @@ from tonnage.catalog.price_history import (
     price_points,
     prices_listing,
 )
-from tonnage.cli import root
 from tonnage.core.sites import sites
 from tonnage.domain.money import Offer, Price, is_stale
 from tonnage.domain.requests.common import Filters
@@ -69,7 +68,7 @@ def test_the_shipped_book_has_paths_and_says_what_it_does_not_know() -> None:
 
 
 def test_the_command_lists_and_draws(tmp_path: object) -> None:
-    done = CliRunner().invoke(root, ["catalog", "prices", "h100", "--json"], prog_name="tonnage")
+    done = told("catalog", "prices", "h100", "--json")
     assert done.exit_code == 0 and json.loads(done.stdout)["kind"] == "prices"
     from tonnage.report.charts.chart import price_chart
 

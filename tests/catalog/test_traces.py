@@ -13,12 +13,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from tests.command import told as command
 from tests.traces import trace_file
 
 from tonnage.catalog import traces
 from tonnage.catalog.traces import fetch_trace, find_trace, public_trace, public_traces, read_trace
-from tonnage.cli import root
 from tonnage.errors import BadFact, UnknownName
 
 AZURE = (
@@ -147,7 +146,7 @@ def test_every_public_log_names_its_licence() -> None:
 
 
 def test_the_list_shows_licences() -> None:
-    done = CliRunner().invoke(root, ["catalog", "traces", "--json"])
+    done = command("catalog", "traces", "--json")
     rows = json.loads(done.output)["rows"]
     assert {row["name"] for row in rows} == set(public_traces())
     assert all(row["licence"] and row["repository"] for row in rows)
@@ -383,10 +382,10 @@ def test_the_command_says_the_licence_and_a_simulation_plays_it_by_name(
     monkeypatch.setattr(traces, "BASE", server)
     with pytest.raises(BadFact, match="tonnage catalog traces --fetch azure2023-code"):
         find_trace(NAME)
-    done = CliRunner().invoke(root, ["catalog", "traces", "--fetch", NAME])
+    done = command("catalog", "traces", "--fetch", NAME)
     assert done.exit_code == 0 and "8,819 requests in " in done.output and "CC-BY 4.0" in done.output
     assert len(traces.read_trace(find_trace(NAME)).sent_s) == ROWS
     assert find_trace("own.csv") == "own.csv"
     case = f"model: 8B\naccelerator: H100\ntraffic: {{trace: {NAME}, requests: 500}}\n"
-    told = CliRunner().invoke(root, ["simulate", "-", "--why"], input=case)
+    told = command("simulate", "-", "--why", given=case)
     assert told.exit_code == 0 and "500 requests of" in told.output and "Splitwise" in told.output

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-
-from tonnage.cli import root
+from click.testing import Result
+from tests.command import told
 
 COLUMNS = ["id", "block", "quantity", "measured", "predicted", "low", "high", "basis", "reason"]
 FIELDS = {
@@ -42,7 +41,7 @@ def files(tmp_path: Path) -> list[str]:
 
 
 def run(*args: str) -> Result:
-    return CliRunner().invoke(root, ["accuracy", *args], prog_name="tonnage")
+    return told("accuracy", *args)
 
 
 def document(*args: str) -> dict[str, Any]:
@@ -224,4 +223,4 @@ def test_without_the_scoring_package_one_sentence_says_how_it_is_installed(monke
     result = run("--help")
     assert result.exit_code == 2
     assert "pip install 'tonnage[accuracy]'" in result.stderr and result.stderr.count("\n") == 1
-    assert "accuracy" in CliRunner().invoke(root, ["--help"]).stdout
+    assert "accuracy" in told("--help").stdout

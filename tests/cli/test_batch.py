@@ -5,9 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-
-from tonnage.cli import root
+from tests.command import told as run
 
 ROOT = Path(__file__).parents[2]
 BATCH = [
@@ -15,10 +13,6 @@ BATCH = [
     "--output-tokens", "150", "--deadline", "8 h", "--max-accelerators", "64", "-a", "L40S,H100,B200",
 ]  # fmt: skip
 TODAY = ["--today", "2026-11-21"]
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(root, list(arguments))
 
 
 def test_the_example_and_the_flags_give_the_same_plan(tmp_path: Path) -> None:

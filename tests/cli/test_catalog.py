@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from tests.command import told
 
 import tonnage
-from tonnage.cli import root
 
 TODAY = ("--today", "2026-09-01")
 
 
 def run(*args: str) -> Result:
-    return CliRunner().invoke(root, ["catalog", *args], prog_name="tonnage")
+    return told("catalog", *args)
 
 
 def shown(*args: str) -> str:

@@ -6,16 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-
-from tonnage.cli import root
+from click.testing import Result
+from tests.command import told as run
 
 REQUEST = "plan: serve\nmodel: 8B\nrate: {rate}\ntraffic: chat\naccelerator: [L4, L40S]\nquick: true\n{more}"
 TODAY = ("--today", "2026-11-21")
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(root, arguments, prog_name="tonnage")
 
 
 @pytest.fixture(scope="module")

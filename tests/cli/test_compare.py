@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-
-from tonnage.cli import root
+from click.testing import Result
+from tests.command import told
 
 ROOT = Path(__file__).parents[2]
 WAYS = """
@@ -37,7 +36,7 @@ CASES = [
 
 
 def run(*arguments: str, text: str | None = None) -> Result:
-    return CliRunner().invoke(root, ["compare", *arguments], input=text)
+    return told("compare", *arguments, given=text)
 
 
 def test_ways_as_a_table_as_json_and_as_a_picture(tmp_path: Path) -> None:
@@ -58,7 +57,7 @@ def test_two_plans(tmp_path: Path) -> None:
     for name in ("H100", "L40S"):
         paths.append(str(tmp_path / f"{name}.json"))
         asked = ["plan", "serve", "meta-llama/Llama-3.1-8B", "--rate", "4/s", "--traffic", "chat"]
-        done = CliRunner().invoke(root, [*asked, "--accelerator", name, "--output", paths[-1]])
+        done = told(*asked, "--accelerator", name, "--output", paths[-1])
         assert done.exit_code == 0
     done = run(*paths, "--why")
     assert done.exit_code == 0 and "costs least: Rent" in " ".join(done.output.split())

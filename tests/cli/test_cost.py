@@ -4,15 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-
-from tonnage.cli import root
+from click.testing import Result
+from tests.command import told as answer_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(root, ["cost", "rent-or-buy", *arguments, "--today", "2026-11-21"])
+    return answer_of("cost", "rent-or-buy", *arguments, "--today", "2026-11-21", width=80)
 
 
 def test_answers_in_a_sentence_and_opens_everything() -> None:

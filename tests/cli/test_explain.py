@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-
-from tonnage.cli import root
+from tests.command import told as command
 
 CASE: dict[str, Any] = {
     "kind": "serve",
@@ -21,7 +19,7 @@ CASE: dict[str, Any] = {
 
 
 def run(*args: str, given: str | None = None) -> tuple[int, str, str]:
-    result = CliRunner().invoke(root, args, input=given, prog_name="tonnage", env={"COLUMNS": "170"})
+    result = command(*args, given=given, width=170)
     return result.exit_code, result.stdout, result.stderr
 
 

@@ -3,13 +3,7 @@
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-
-from tonnage.cli import root
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(root, arguments, prog_name="tonnage")
+from tests.command import told as run
 
 
 @pytest.fixture(scope="module")

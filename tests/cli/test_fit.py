@@ -6,15 +6,14 @@ import json
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-
-from tonnage.cli import root
+from click.testing import Result
+from tests.command import told
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 
 
 def run(*args: str) -> Result:
-    return CliRunner().invoke(root, ["fit", *args, "--offline"], prog_name="tonnage")
+    return told("fit", *args, "--offline")
 
 
 def document(*args: str) -> Any:

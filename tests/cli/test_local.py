@@ -4,15 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-
-from tonnage.cli import root
+from click.testing import Result
+from tests.command import told as command
 
 DATA = Path(__file__).parents[1] / "data" / "machine"
 
 
 def run(*args: str) -> Result:
-    return CliRunner().invoke(root, ["local", *args], env={"COLUMNS": "100"})
+    return command("local", *args)
 
 
 @pytest.mark.parametrize("name", ["RTX 4090", "M4 Max 64GB", "CPU", "RTX 3060", "Ryzen AI Max 395", "2 x RTX 3090"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
+from tests.command import told
 
 from tonnage.cli import root
 
@@ -52,7 +52,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def said(*words: str) -> str:
-    found = CliRunner().invoke(root, list(words), prog_name="tonnage")
+    found = told(*words)
     assert found.exit_code == 0, found.output
     return " ".join(found.output.split())
 

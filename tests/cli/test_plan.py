@@ -4,15 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-
-from tonnage.cli import root
+from tests.command import told as command
 
 SERVE = ["plan", "serve", "meta-llama/Llama-3.1-8B", "--rate", "4/s", "--traffic", "chat", "--accelerator", "H100,L4"]
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(root, arguments, prog_name="tonnage")
+    done = command(*arguments)
     return done.exit_code, " ".join((done.stdout + done.stderr).split())
 
 
@@ -57,7 +55,7 @@ def test_a_mistake_is_one_sentence_and_code_two(
     arguments: list[str], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    result = CliRunner().invoke(root, arguments)
+    result = command(*arguments)
     assert result.exit_code == 2
     assert told in result.output
     assert "Traceback" not in result.output and len(result.output.strip().splitlines()) <= 2
@@ -69,13 +67,13 @@ def test_a_mistake_is_one_sentence_and_code_two(
 def test_plan_files_that_are_none_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "plan.json"
     path.write_text(text)
-    result = CliRunner().invoke(root, ["explain", str(path)])
+    result = command("explain", str(path))
     assert result.exit_code == 2 and "plan" in result.output and "Traceback" not in result.output
 
 
 def test_a_day_before_the_price_book_is_remarked() -> None:
     asked = ["plan", "serve", "8B", "--rate", "1/s", "--traffic", "chat", "--accelerator", "L4", "--quick", "--today"]
-    early, late = (CliRunner().invoke(root, [*asked, day]) for day in ("2020-01-01", "2026-11-21"))
+    early, late = (command(*asked, day) for day in ("2020-01-01", "2026-11-21"))
     assert "2020-01-01 is before the newest listed price (20" in early.output
     assert "newest listed price" not in late.output and early.exit_code == late.exit_code == 0
 

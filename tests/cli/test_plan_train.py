@@ -4,9 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-
-from tonnage.cli import root
+from tests.command import told as answer_of
 
 TRAIN = ["plan", "train", "meta-llama/Llama-3.1-8B", "--tokens", "100B", "--deadline", "30 days", "--accelerator",
          "H100,H200", "--today", "2026-11-21"]  # fmt: skip
@@ -15,7 +13,7 @@ TUNE = ["plan", "finetune", "meta-llama/Llama-2-7b-hf", "--method", "lora", "--e
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(root, arguments, prog_name="tonnage")
+    done = answer_of(*arguments)
     return done.exit_code, done.stdout + done.stderr
 
 
@@ -68,7 +66,7 @@ def test_a_mistake_is_one_sentence_and_code_two(
     arguments: list[str], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    result = CliRunner().invoke(root, arguments)
+    result = answer_of(*arguments)
     assert result.exit_code == 2
     assert told in result.output
     assert "Traceback" not in result.output and len(result.output.strip().splitlines()) <= 2
@@ -77,5 +75,5 @@ def test_a_mistake_is_one_sentence_and_code_two(
 def test_a_plan_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text('{"schema":"tonnage.plan/2","kind":"bake"}')
-    result = CliRunner().invoke(root, ["explain", str(path)])
+    result = answer_of("explain", str(path))
     assert result.exit_code == 2 and "kind 'bake'" in result.output

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-
-from tonnage.cli import root
+from tests.command import told
 
 pytest.importorskip("vl_convert")
 
@@ -25,7 +23,7 @@ ASKED = {
 )
 def test_a_picture_is_written_beside_the_answer(tmp_path: Path, command: str, suffix: str) -> None:
     path = tmp_path / f"answer{suffix}"
-    done = CliRunner().invoke(root, [*ASKED[command], "--plot", str(path)])
+    done = told(*ASKED[command], "--plot", str(path))
     assert done.exit_code == 0 and done.output
     assert path.stat().st_size > 1000
     if suffix == ".html":
@@ -35,11 +33,11 @@ def test_a_picture_is_written_beside_the_answer(tmp_path: Path, command: str, su
 
 
 def test_the_schema_of_request_files_is_the_published_one() -> None:
-    done = CliRunner().invoke(root, ["plan", "--schema"])
+    done = told("plan", "--schema")
     assert done.exit_code == 0
     assert done.output == (Path(__file__).parents[2] / "docs" / "request.schema.json").read_text()
 
 
 def test_another_suffix_is_refused(tmp_path: Path) -> None:
-    done = CliRunner().invoke(root, [*ASKED["fit"], "--plot", str(tmp_path / "a.gif")])
+    done = told(*ASKED["fit"], "--plot", str(tmp_path / "a.gif"))
     assert done.exit_code == 2

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-
-from tonnage.cli import root
+from click.testing import Result
+from tests.command import told as command
 
 CASE: dict[str, Any] = {
     "kind": "serve",
@@ -20,7 +19,7 @@ CASE: dict[str, Any] = {
 
 
 def run(*args: str, given: str | None = None) -> Result:
-    return CliRunner().invoke(root, ["predict", *args], input=given, prog_name="tonnage")
+    return command("predict", *args, given=given)
 
 
 def answers(result: Result) -> list[dict[str, Any]]:
@@ -86,7 +85,7 @@ def test_published_results_stand_beside_each_prediction() -> None:
         '{"kind": "serve", "model": "Qwen/Qwen3-32B", "accelerator": "H100", "traffic": {"concurrency": 32}, '
         '"isl": 1024, "osl": 1024, "layout": {"tp": 2}}'
     )
-    result = CliRunner().invoke(root, ["predict", "--near", "2"], input=case + "\n", prog_name="tonnage")
+    result = command("predict", "--near", "2", given=case + "\n")
     assert result.exit_code == 0
     found = json.loads(result.stdout)
     assert found["kind"] == "serve" and found["tpot_s"]["mean"] > 0

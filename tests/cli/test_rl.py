@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from tests.command import told
 
 import tonnage
-from tonnage.cli import root
 from tonnage.errors import BadRequest
 
 CASE = {
@@ -22,21 +21,21 @@ CASE = {
 def test_predict_and_simulate_answer_the_same_case(tmp_path: Path) -> None:
     path = tmp_path / "case.json"
     path.write_text(json.dumps(CASE), encoding="utf-8")
-    predicted = CliRunner().invoke(root, ["predict", "--json", str(path)])
-    simulated = CliRunner().invoke(root, ["simulate", "--json", str(path)])
+    predicted = told("predict", "--json", str(path))
+    simulated = told("simulate", "--json", str(path))
     assert predicted.exit_code == simulated.exit_code == 0
     assert json.loads(predicted.output) == json.loads(simulated.output)
-    shown = CliRunner().invoke(root, ["simulate", "--why", str(path)])
+    shown = told("simulate", "--why", str(path))
     assert "fits" in shown.output and "decoding of stragglers" in shown.output
 
 
 def test_what_contradicts_or_does_not_fit_ends_so(tmp_path: Path) -> None:
     path = tmp_path / "case.json"
     path.write_text(json.dumps(CASE | {"staleness": 1}), encoding="utf-8")
-    refused = CliRunner().invoke(root, ["simulate", str(path)])
+    refused = told("simulate", str(path))
     assert refused.exit_code == 2 and "needs accelerators that only generate" in refused.output
     path.write_text(json.dumps(CASE | {"model": "llama-3.1-70b", "count": 4}), encoding="utf-8")
-    assert CliRunner().invoke(root, ["simulate", str(path)]).exit_code == 3
+    assert told("simulate", str(path)).exit_code == 3
 
 
 def test_what_is_not_opened_says_so() -> None:

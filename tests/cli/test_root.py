@@ -8,15 +8,11 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from tests.command import told as run
 
 from tonnage import __version__
 from tonnage.cli import root
 from tonnage.errors import BadRequest
-
-
-def run(*args: str) -> Result:
-    return CliRunner().invoke(root, list(args), prog_name="tonnage")
 
 
 def shell(command: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -161,9 +157,7 @@ def test_help_is_as_wide_as_click_would_make_it(columns: str, monkeypatch: pytes
 
 
 def test_characters_that_are_no_text_are_one_sentence() -> None:
-    done = CliRunner().invoke(
-        root, ["measure", "serve", "http://127.0.0.1:9", "--model", "\udcff", "--concurrency", "1"]
-    )
+    done = run("measure", "serve", "http://127.0.0.1:9", "--model", "\udcff", "--concurrency", "1")
     assert done.exit_code == 2 and "half of a surrogate pair" in done.output
 
 
@@ -171,7 +165,7 @@ def test_characters_that_are_no_text_are_one_sentence() -> None:
 def test_a_trace_at_no_path_is_one_sentence(tmp_path: Path, name: str) -> None:
     case = tmp_path / "case.json"
     case.write_text('{"model": "8B", "accelerator": "H100", "traffic": {"trace": "NAME"}}'.replace("NAME", name))
-    done = CliRunner().invoke(root, ["simulate", str(case)])
+    done = run("simulate", str(case))
     assert done.exit_code == 2 and done.output.count("\n") == 1, done.output
 
 

@@ -7,10 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from tests.command import told as answer_of
 from tests.patience import PATIENCE_S
-
-from tonnage.cli import root
 
 ROOT = Path(__file__).parents[2]
 CASE = """
@@ -22,7 +20,7 @@ slo: {ttft: 1 s, tpot: 50 ms}
 
 
 def run(*arguments: str, text: str | None = None) -> tuple[int, str, str]:
-    done = CliRunner().invoke(root, ["simulate", *arguments], input=text, prog_name="tonnage")
+    done = answer_of("simulate", *arguments, given=text)
     return done.exit_code, done.stdout, done.stderr
 
 

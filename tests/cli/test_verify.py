@@ -4,9 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-
-from tonnage.cli import root
+from tests.command import told as run
 
 REQUESTS = {
     "serve": "model: 8B\nrate: 4/s\ntraffic: chat\nttft: 1 s\naccelerator: [L4, L40S]\nquick: true\n",
@@ -18,10 +16,6 @@ REQUESTS = {
     "serve: {rate: 2/s, traffic: chat, ttft: 1 s, accelerator: L40S}\n",
     "fleet": "provider: gcp\nquick: true\nworkloads:\n- {name: chat, model: 8B, rate: 2/s, traffic: chat, ttft: 1 s}\n",
 }
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(root, arguments, prog_name="tonnage")
 
 
 def kept(folder: Path, kind: str) -> Path:
@@ -58,7 +52,7 @@ def test_what_differs_is_named_with_its_cause(tmp_path: Path) -> None:
 
 def test_a_what_if_is_told_apart_from_the_catalogue(tmp_path: Path) -> None:
     path = kept(tmp_path, "serve")
-    told = run("verify", str(path), "--set", "l4.memory_bw=600 GB/s")
+    told = run("verify", str(path), "--set", "l4.memory_bw=600 GB/s", width=80)
     assert told.exit_code == 1 and "of one's own differ" in told.stdout
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import socket
 
 import pytest
-from click.testing import CliRunner
+from tests.command import told as answer_of
 
-from tonnage.cli import root
 from tonnage.cli.options import limits_of
 from tonnage.cli.web import _address, _named_tcp, _token
 from tonnage.errors import TonnageError
@@ -41,7 +40,7 @@ def test_limits_that_are_none_are_refused(wrong: dict[str, str]) -> None:
 def test_a_wrong_limit_is_a_sentence(command: str) -> None:
     pytest.importorskip("litestar", reason="the web extra brings it")
     pytest.importorskip("mcp", reason="the mcp extra brings it")
-    told = CliRunner().invoke(root, [command, "--time-limit", "soon"])
+    told = answer_of(command, "--time-limit", "soon")
     assert told.exit_code == 2 and "--time-limit" in told.output
 
 

@@ -3,9 +3,7 @@
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-
-from tonnage.cli import root
+from tests.command import told
 
 CARD = """
 [[accelerator]]
@@ -35,6 +33,6 @@ MODEL = "meta-llama/Llama-3.2-1B"
 def test_a_plan_takes_it(asked: list[str], tmp_path: Path) -> None:
     (tmp_path / "card.toml").write_text(CARD)
     owned = ["-a", "my-card", "--price", "my-card=$1/h", "--additions", str(tmp_path / "card.toml")]
-    done = CliRunner().invoke(root, [*asked, *owned], prog_name="tonnage")
+    done = told(*asked, *owned)
     assert done.exit_code == 0, done.output
     assert "my-card" in done.output

@@ -8,12 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from click.testing import CliRunner
+from tests.command import told
 from tests.report.examples import TODAY, answered
 from tests.sweeps import FULL
 
 import tonnage
-from tonnage.cli import root
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 REQUESTS = sorted(
@@ -131,7 +130,7 @@ FACTS: dict[str, Check] = {
 def test_the_request_is_answered(name: str) -> None:
     stem = name.removesuffix(".yaml")
     if FULL or stem in SIMULATED:
-        result = CliRunner().invoke(root, ["plan", str(EXAMPLES / name), "--json", "--today", str(TODAY)])
+        result = told("plan", str(EXAMPLES / name), "--json", "--today", str(TODAY))
         assert result.exit_code == 0, result.output
         plan = json.loads(result.output)
     else:

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from tests.asked import Refused
+from tests.command import told as command
 from tests.export.plans import exported, targets_of, train_plan
 from tests.sweeps import FULL
 
 import tonnage
-from tonnage.cli import root
 
 TARGETS = sorted(targets_of("train") | targets_of("finetune"))
 LLAMA = "meta-llama/Meta-Llama-3.1-8B"
@@ -29,7 +28,7 @@ SAMPLE = 60
 
 @cache
 def catalogue() -> tuple[str, ...]:
-    listed = CliRunner().invoke(root, ["catalog", "models", "--json"]).stdout
+    listed = command("catalog", "models", "--json").stdout
     every = sorted(row["id"] for row in json.loads(listed)["rows"])
     return tuple(every) if FULL else tuple(sorted({LLAMA, *random.Random(26).sample(every, SAMPLE)}))
 

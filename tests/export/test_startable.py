@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from tests.command import told as run
 
 import tonnage
-from tonnage.cli import root
 
 LLAMA_70B = "meta-llama/Llama-3.1-70B-Instruct"
 COMMON = (
@@ -16,10 +15,6 @@ COMMON = (
     "Qwen/Qwen3-235B-A22B", "mistralai/Mistral-Small-24B-Instruct-2501", "openai/gpt-oss-120b",
     "deepseek-ai/DeepSeek-V3",
 )  # fmt: skip
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(root, arguments, prog_name="tonnage")
 
 
 def chat(model: str, *, accelerator: str = "B200", rate: str = "4/s", **more: object) -> Any:

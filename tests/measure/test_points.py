@@ -6,11 +6,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 
+from tests.command import told as answer_of
 from tests.measure.diagnose.pages import vllm
 from tests.measure.stub import Stub, serving
-from tonnage.cli import root
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.measure.history import place_of, remember
@@ -28,7 +27,7 @@ def test_a_training_run_keeps_the_unit_of_its_peak_and_one_without_runs_is_refus
     file = tmp_path / "run.json"
     file.write_text(as_json(msgspec.structs.replace(read_pasted_training(rows[0]), runs=())))
     for command in (("diagnose", str(file)), ("measure", "capacity", str(file), "--tokens", "1e9")):
-        done = CliRunner().invoke(root, command)
+        done = answer_of(*command)
         assert done.exit_code == 2 and "length >= 1" in done.stderr and done.stderr.count("\n") == 1
 
 
@@ -108,7 +107,7 @@ def test_a_saved_metrics_page_is_one_load(tmp_path: Path) -> None:
 def test_counters_of_a_prefix_cache_are_read(page: str, share: float, tmp_path: Path) -> None:
     saved = tmp_path / "metrics.prom"
     saved.write_text(page)
-    told = CliRunner().invoke(root, ["diagnose", str(saved), "--json"])
+    told = answer_of("diagnose", str(saved), "--json")
     assert json.loads(told.stdout)["evidence"]["cached_share"] == pytest.approx(share)
 
 
@@ -118,18 +117,18 @@ def test_a_page_whose_prompts_were_cached_calibrates_nothing(tmp_path: Path) -> 
     asked = ["calibrate", str(page), *stack, "--out", str(out)]
     text = vllm(running=6, e2e=(1.0, 2.0, 3.0), ttft=(0.2, 0.3, 0.1))
     page.write_text(f"{text}vllm:prefix_cache_queries_total 1200\nvllm:prefix_cache_hits_total 720\n")
-    told = CliRunner().invoke(root, asked)
+    told = answer_of(*asked)
     assert told.exit_code == 2 and "60% of the prompt tokens at load 6" in told.output and "over the 20%" in told.output
     assert not out.exists()
     page.write_text(f"{text}vllm:prefix_cache_queries_total 1200\nvllm:prefix_cache_hits_total 12\n")
-    assert CliRunner().invoke(root, asked).exit_code == 0 and out.exists()
+    assert answer_of(*asked).exit_code == 0 and out.exists()
 
 
 def test_names_are_checked_before_a_live_page_is_read(tmp_path: Path) -> None:
     stub = Stub()
     with serving(stub) as url:
         for wrong in (["--accelerator", "H10O"], ["--engine", "vlm"], ["--model", "llama-3.1-8b-instrukt"]):
-            told = CliRunner().invoke(root, ["calibrate", url, "--accelerator", "H100", "--engine", "vllm", *wrong])
+            told = answer_of("calibrate", url, "--accelerator", "H100", "--engine", "vllm", *wrong)
             assert told.exit_code == 2 and wrong[1] in told.output
     assert not stub.heads
 
@@ -172,9 +171,9 @@ def test_shared_rows_tell_the_stack_and_nobody(tmp_path: Path, monkeypatch: pyte
     )
     number, out = remember(measured, place=place), tmp_path / "rows.csv"
     given = ["history", "share", str(number), "--model", "meta-llama/Llama-3.1-8B-Instruct", "--accelerator", "H100"]
-    asked = CliRunner().invoke(root, [*given, "--engine", "vllm", "-o", str(out)], input="n\n")
+    asked = answer_of(*given, "--engine", "vllm", "-o", str(out), given="n\n")
     assert asked.exit_code == 0 and "closed_loop" in asked.output and not out.exists()
-    told = CliRunner().invoke(root, [*given, "--engine", "vllm", "-o", str(out), "--yes"])
+    told = answer_of(*given, "--engine", "vllm", "-o", str(out), "--yes")
     assert told.exit_code == 0, told.output
     text = out.read_text()
     assert "secret" not in text and platform.node() not in text
@@ -186,11 +185,11 @@ def test_shared_rows_tell_the_stack_and_nobody(tmp_path: Path, monkeypatch: pyte
     # 16 GB of weights take 4.8 ms to be read: no server answers faster, so nobody shall learn from such a row.
     impossible = msgspec.structs.replace(measured, points=(msgspec.structs.replace(point, tpot_s=Latency(mean=0.001)),))
     other = str(remember(impossible, place=place))
-    refused = CliRunner().invoke(root, [*given[:2], other, *given[3:], "--engine", "vllm", "-o", str(out), "--yes"])
+    refused = answer_of(*given[:2], other, *given[3:], "--engine", "vllm", "-o", str(out), "--yes")
     assert refused.exit_code == 2 and "TPOT 1 ms at 8 at once contradicts H100" in refused.output
     disowned = msgspec.structs.replace(measured, notes=("Not to be used: the client was late.",))
     other = str(remember(disowned, place=place))
-    refused = CliRunner().invoke(root, [*given[:2], other, *given[3:], "--engine", "vllm", "-o", str(out), "--yes"])
+    refused = answer_of(*given[:2], other, *given[3:], "--engine", "vllm", "-o", str(out), "--yes")
     assert refused.exit_code == 2 and "own note forbids its numbers: Not to be used: the client" in refused.output
     with pytest.raises(BadRequest, match="nothing to share"):
         shared_rows(msgspec.structs.replace(measured, points=(failed,)), {})

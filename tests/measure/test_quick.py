@@ -6,11 +6,10 @@ from itertools import pairwise, takewhile
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from tests.asked import Refused, told
+from tests.command import told as answer_of
 from tests.measure.stub import Stub, serving
-from tonnage.cli import root
 
 ASKED = ["--model", "m", "--as", "meta-llama/Llama-3.1-8B-Instruct", "--accelerator", "L4", "--engine", "vllm"]
 SHORT = ["--most", "3", "--isl", "60", "--osl", "4", "--time", "30 s"]
@@ -19,7 +18,7 @@ SHORT = ["--most", "3", "--isl", "60", "--osl", "4", "--time", "30 s"]
 def test_three_points_of_a_server(tmp_path: Path) -> None:
     sizes = ["--most", "9", "--isl", "50", "--osl", "8", "--time", "60 s"]
     with serving(Stub(ttft_s=0.02, itl_s=0.004)) as url:  # what it fits to them is of no interest, and may be refused
-        CliRunner().invoke(root, ["measure", "quick", url, *ASKED, *sizes, "--output", str(tmp_path)])
+        answer_of("measure", "quick", url, *ASKED, *sizes, "--output", str(tmp_path))
     files = sorted(tmp_path.glob("quick-*.jsonl"), key=lambda path: path.stat().st_mtime)
     points = [point for path in files for point in told("measure", "import", str(path)).points]
     assert [point.concurrency for point in points] == [1, 3, 9]
@@ -32,9 +31,7 @@ def test_it_calibrates_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     sizes = ["--weights", "fp8", "--most", "2", "--isl", "64", "--osl", "8", "--time", "60 s"]
     for ttft_s in (0.1, 0.5, 2.5):  # on a busy machine the client is late, and a run disowns itself
         with serving(Stub(ttft_s=ttft_s, itl_s=0.03)) as url:
-            done = CliRunner().invoke(
-                root, ["measure", "quick", url, *ASKED, *sizes, "--output", str(tmp_path / f"{ttft_s}"), "--json"]
-            )
+            done = answer_of("measure", "quick", url, *ASKED, *sizes, "--output", str(tmp_path / f"{ttft_s}"), "--json")
         if done.exit_code == 0:
             break
         assert "lateness" in done.output
@@ -68,7 +65,7 @@ def test_no_prompt_is_sent_twice_by_two_runs(
     with serving(stub) as url:
         for run in ("first", "second"):
             output = tmp_path / run
-            CliRunner().invoke(root, ["measure", command[0], url, *command[1:], "--output", str(output)])
+            answer_of("measure", command[0], url, *command[1:], "--output", str(output))
     prompts = [json.loads(body)["prompt"] for body in stub.seen]
     assert len(prompts) >= 60 and len(set(prompts)) == len(prompts)
     assert common_words(prompts) <= 5
@@ -89,9 +86,7 @@ def test_no_prompt_is_sent_twice_by_two_runs(
 def test_names_are_checked_before_anything_is_sent(wrong: list[str], says: str, tmp_path: Path) -> None:
     stub = Stub()
     with serving(stub) as url:
-        done = CliRunner().invoke(
-            root, ["measure", "quick", url, *ASKED, *SHORT, *wrong, "--output", str(tmp_path / "out")]
-        )
+        done = answer_of("measure", "quick", url, *ASKED, *SHORT, *wrong, "--output", str(tmp_path / "out"))
     assert done.exit_code == 2 and says in done.output
     assert not stub.heads and not (tmp_path / "out").exists()
 
@@ -99,9 +94,7 @@ def test_names_are_checked_before_anything_is_sent(wrong: list[str], says: str, 
 def test_an_engine_that_nobody_names_is_asked_for_before_anything_is_measured(tmp_path: Path) -> None:
     stub = Stub()
     with serving(stub) as url:
-        done = CliRunner().invoke(
-            root, ["measure", "quick", url, *ASKED[:-2], *SHORT, "--output", str(tmp_path / "out")]
-        )
+        done = answer_of("measure", "quick", url, *ASKED[:-2], *SHORT, "--output", str(tmp_path / "out"))
     assert done.exit_code == 2 and "give it (--engine)" in done.output
     assert not stub.seen and not (tmp_path / "out").exists()
 

@@ -10,12 +10,11 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from click.testing import CliRunner
 from msgspec.structs import replace
 
+from tests.command import told as command
 from tests.measure.stub import Stub, serving
 from tests.patience import PATIENCE_S
-from tonnage.cli import root
 from tonnage.domain.measurement import Latency, Load, Measurement, Point
 from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadRequest
@@ -159,7 +158,7 @@ def test_a_server_that_dies_is_one_sentence_and_nothing_is_lost(tmp_path: Path) 
     stub.fault = dying
     asked = ["--model", "m", "--concurrency", "4", "--requests", "5000", "--output-tokens", "4"]
     with serving(stub) as url:
-        result = CliRunner().invoke(root, ["measure", "serve", url, *asked, "--output", str(tmp_path / "a.jsonl")])
+        result = command("measure", "serve", url, *asked, "--output", str(tmp_path / "a.jsonl"))
     assert result.exit_code == 2
     assert "stopped early" in result.stderr and "Traceback" not in result.stderr
     done = [outcome for outcome in read_log(tmp_path / "a.jsonl").outcomes if outcome.failure is None]
@@ -231,7 +230,7 @@ def test_a_measured_sweep_becomes_replicas_for_the_peak_and_its_spares(swept: Sw
     assert answer.needed == 20 and answer.replicas == 21 and answer.spare == 1
     assert answer.sustained_per_s == pytest.approx(sustained)
     asked = ["measure", "capacity", str(path), "--rate", f"{sustained}/s", "--headroom", "0%", "--spare", "1", "--json"]
-    assert json.loads(CliRunner().invoke(root, asked).stdout)["replicas"] == 2
+    assert json.loads(command(*asked).stdout)["replicas"] == 2
 
 
 def test_no_server_is_one_sentence(tmp_path: Path) -> None:
@@ -270,16 +269,16 @@ def test_a_cache_that_answered_is_said_and_calibrates_nothing(tmp_path: Path, mo
     path, out = tmp_path / "a.jsonl", tmp_path / "own.toml"
     asked = ["--model", "m", "--concurrency", "2", "--requests", "10", "--prompt-tokens", "100", "--output-tokens", "4"]
     with serving(Stub(ttft_s=0.05, itl_s=0.02, usage=usage)) as url:
-        told = CliRunner().invoke(root, ["measure", "serve", url, *asked, "--output", str(path), "--json"])
+        told = command("measure", "serve", url, *asked, "--output", str(path), "--json")
     found = json.loads(told.stdout)
     assert found["points"][0]["cached_share"] == pytest.approx(0.5, abs=0.01)
     said = "50% of the prompt tokens at load 2 came from the server's prefix cache, over the 20%"
     assert [note for note in found["notes"] if said in note and note.startswith("Not to be used")]
     assert "Not to be used" in told.stderr
     stack = ["--model", "meta-llama/Llama-3.1-8B-Instruct", "--accelerator", "L4", "--engine", "vllm"]
-    refused = CliRunner().invoke(root, ["calibrate", str(path), *stack, "--weights", "fp8", "--out", str(out)])
+    refused = command("calibrate", str(path), *stack, "--weights", "fp8", "--out", str(out))
     assert refused.exit_code == 2 and "own note forbids its numbers" in refused.output and not out.exists()
-    sized = CliRunner().invoke(root, ["measure", "capacity", str(path), "--rate", "1/s", "--json"])
+    sized = command("measure", "capacity", str(path), "--rate", "1/s", "--json")
     assert any(reason.startswith("Not to be used") for reason in json.loads(sized.stdout)["reasons"])
 
 
@@ -344,7 +343,7 @@ def test_kill_9_loses_nothing_and_the_run_goes_on(tmp_path: Path) -> None:
             file.write(b'{"type":"request","segm')  # as a power cut may leave it
         before = {outcome.index for outcome in read_log(path).outcomes}
         assert 25 <= len(before) < 120
-        result = CliRunner().invoke(root, [*arguments, "--resume", "--json"])
+        result = command(*arguments, "--resume", "--json")
     assert result.exit_code == 0, result.stderr
     log = read_log(path)
     assert len(log.segments) == 2 and len(log.outcomes) == len({o.index for o in log.outcomes}) == 120 + 2
@@ -372,13 +371,13 @@ def test_the_key_reaches_the_server_and_nothing_else(tmp_path: Path, monkeypatch
                  "--output-tokens", "4", "--output", str(path)]  # fmt: skip
     stub = Stub(fault=lambda number: "500" if number > 10 else "")
     with serving(stub) as url:
-        result = CliRunner().invoke(root, ["measure", "serve", url, *arguments])
+        result = command("measure", "serve", url, *arguments)
     assert any(key.encode() in head for head in stub.heads)
     assert "no more for ***" in result.output + result.stderr
     assert key not in result.stdout and key not in result.stderr
     refusing = Stub(fault=lambda number: "401")
     with serving(refusing) as url:
-        result = CliRunner().invoke(root, ["measure", "serve", url, *arguments[:-1], str(tmp_path / "b.jsonl")])
+        result = command("measure", "serve", url, *arguments[:-1], str(tmp_path / "b.jsonl"))
     assert result.exit_code == 2 and key not in result.stderr and "--key-env" in result.stderr
     written = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert {"a.jsonl", "history.sqlite"} <= {file.name for file in written}
@@ -403,7 +402,7 @@ def test_a_bad_request_is_one_sentence(
     arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(root, ["measure", "serve", *arguments, "--model", "m"])
+    result = command("measure", "serve", *arguments, "--model", "m")
     assert result.exit_code == 2
     sentence = result.stderr.strip().splitlines()[-1]
     assert sentence.startswith("tonnage: ") and says in sentence, result.stderr

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from tests.command import told as command
 from tools.data_release import archive_bytes, build, pack, public_key, sign
 
 from tonnage.catalog import rows
-from tonnage.cli import root
 from tonnage.data import update
 from tonnage.data.archive import install, tables_of
 
@@ -114,7 +114,7 @@ def publish(server: Server, version: str, *, factor: float = 0.9, seed: bytes = 
 
 def run(*arguments: str) -> Result:
     rows.choose_data.cache_clear()
-    return CliRunner().invoke(root, ["data", *arguments], prog_name="tonnage")
+    return command("data", *arguments)
 
 
 def words(result: Result) -> str:

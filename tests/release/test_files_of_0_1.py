@@ -5,10 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from tests.command import told
 from tests.sweeps import FULL
-
-from tonnage.cli import root
 
 DATA = Path(__file__).parents[1] / "data"
 OLD = DATA / "release-0.1"
@@ -26,7 +25,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*arguments: str) -> Result:
-    done = CliRunner().invoke(root, list(arguments))
+    done = told(*arguments)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done
 

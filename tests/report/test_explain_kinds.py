@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner
+from tests.command import told as command
 
 import tonnage
-from tonnage.cli import root
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 SERVE = {"rate": "2/s", "traffic": "chat", "accelerator": "L40S"}
@@ -56,14 +55,14 @@ def test_a_plan_of_every_kind_is_opened(kind: str, tmp_path: Path) -> None:
     assert msgspec.json.decode(msgspec.json.encode(plan), type=type(plan)) == plan and plan.schema == "tonnage.plan/2"
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(tonnage.to_dict(plan)))
-    opened = CliRunner().invoke(root, ["explain", str(path), "--why"], env={"COLUMNS": "160"})
+    opened = command("explain", str(path), "--why", width=160)
     assert opened.exit_code == 0, opened.output
     assert plan.feasible and opened.output.splitlines()[0]
     assert all(text in opened.output for text in told)
     assert f"Made {json.loads(path.read_text())['provenance']['made']}" in opened.output
-    first = CliRunner().invoke(root, ["explain", str(path)], env={"COLUMNS": "100"}).output.splitlines()
+    first = command("explain", str(path)).output.splitlines()
     assert len(first) <= 24 and max(map(len, first)) <= 100 and "--why" in " ".join(first), first
     assert any("largest parts" in line for line in first)
     if kind != "fleet":
-        none = CliRunner().invoke(root, ["explain", str(path), "--option", "999"])
+        none = command("explain", str(path), "--option", "999")
         assert none.exit_code == 2 and "choose 1" in none.stderr

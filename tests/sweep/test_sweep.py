@@ -10,13 +10,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.command import told
 from tests.report.test_explain_kinds import ASKED as PLANS
 
 from tonnage.catalog.additions import save_calibration
-from tonnage.cli import root
 from tonnage.domain.answer import Quantity
 from tonnage.domain.calibration import Calibration, Stretch
 from tonnage.domain.plan import Bill
@@ -212,10 +211,10 @@ def test_the_command_writes_the_table(tmp_path: Path, suffix: str) -> None:
         pytest.importorskip("duckdb")
     (tmp_path / "s.yaml").write_text("sweep: fit\nbase: {model: 8B}\ngrid: {accelerator: [H100, T4]}\n")
     out = tmp_path / f"t{suffix}"
-    done = CliRunner().invoke(root, ["sweep", str(tmp_path / "s.yaml"), "--workers", "1", "-o", str(out)])
+    done = told("sweep", str(tmp_path / "s.yaml"), "--workers", "1", "-o", str(out))
     assert done.exit_code == 0, done.output
     assert out.stat().st_size > 100 and (tmp_path / "s.sqlite").exists()
-    again = CliRunner().invoke(root, ["sweep", str(tmp_path / "s.yaml"), "--workers", "1"])
+    again = told("sweep", str(tmp_path / "s.yaml"), "--workers", "1")
     assert "0 asked now" in again.output
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from tests.command import told as answer_of
 from tests.patience import PATIENCE_S
 
 import tonnage
-from tonnage.cli import root
 
 httpx = pytest.importorskip("httpx")
 
@@ -28,7 +27,7 @@ def client(page_address: str) -> Any:
 
 
 def test_the_same_question_gives_the_same_bytes_through_every_face(client: Any) -> None:
-    printed = CliRunner().invoke(root, ["fit", MODEL, "-a", "H100", "--context", "8k", "--json"])
+    printed = answer_of("fit", MODEL, "-a", "H100", "--context", "8k", "--json")
     posted = client.post("/fit", json=FIT)
     asked = client.get("/fit", params=FIT, headers={"accept": "application/json"})
     assert printed.output == posted.text == asked.text

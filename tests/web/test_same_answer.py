@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from tests.command import told as answer_of
 
 import tonnage
 from tonnage.catalog import NOTHING
-from tonnage.cli import root
 from tonnage.report.document import as_json
 from tonnage.web.questions import QUESTIONS
 from tonnage.web.tool_results import call
@@ -128,7 +127,7 @@ def test_every_face_gives_the_same_bytes(path: str, page_address: str, tmp_path:
         key = page.split("/answer/")[1].split(".json")[0]
         assert client.get(f"/answer/{key}.json").text == called
     with contextlib.chdir(tmp_path):
-        printed = CliRunner().invoke(root, [*_command(path, fields, tmp_path), "--json"])
+        printed = answer_of(*_command(path, fields, tmp_path), "--json")
     assert printed.output == called
 
 
@@ -198,7 +197,7 @@ def test_a_log_of_hundreds_of_requests_is_the_same_for_assistants_too(page_addre
             assert "/" not in reply.json()["error"].partition("expected")[0], "no path of this machine"
     with contextlib.chdir(tmp_path):
         Path("file").write_text(log, encoding="utf-8")
-        assert CliRunner().invoke(root, ["trace", "file", "--json"]).output == called
+        assert answer_of("trace", "file", "--json").output == called
         told = call("sessions_of_request_log", {"log": "file"}, additions=NOTHING)
     whole = json.loads(called)
     assert len(whole["curve"]) == 6 and whole.pop("profile")

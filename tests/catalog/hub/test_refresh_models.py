@@ -7,15 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from tests.catalog.hub import test_online
 from tests.catalog.hub.files import CONFIG
 from tests.catalog.hub.test_online import FILES, Hub
+from tests.command import told as command
 
 from tonnage.catalog import model
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.refresh import refresh_models
-from tonnage.cli import root
 from tonnage.errors import BadFact, BadRequest
 
 hub = test_online.hub
@@ -93,10 +92,10 @@ def test_a_name_that_is_no_repository_asks_nobody(hub: type[Hub]) -> None:
 def test_the_command_says_what_it_did(published: dict[str, dict[str, Any]]) -> None:
     published["Qwen/Qwen3-8B"] = {"config.json": {**QWEN, "vocab_size": 200_000}}
     asked = ["catalog", "refresh", "--model", "own/found", "--model", "Qwen/Qwen3-8B", "--model", "own/gated"]
-    told = CliRunner().invoke(root, asked)
+    told = command(*asked)
     assert told.exit_code == 0, told.output
     assert "2 models read from 127.0.0.1" in told.output and "differs in vocab_size" in told.output
     assert "own/gated: keeps what is known" in told.output
-    found = json.loads(CliRunner().invoke(root, [*asked, "--json"]).output)
+    found = json.loads(command(*asked, "--json").output)
     assert found["schema"] == "tonnage.refresh-models/1" and len(found["refreshed"]) == 3
-    assert CliRunner().invoke(root, [*asked, "--drop"]).exit_code == 2
+    assert command(*asked, "--drop").exit_code == 2

@@ -14,14 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from msgspec.structs import replace
 
 import tonnage
+from tests.command import told
 from tests.measure.diagnose import pages
 from tests.measure.stub import Stub, serving
 from tests.patience import PATIENCE_S
-from tonnage.cli import root
 from tonnage.domain.measurement import Load
 from tonnage.errors import BadFact, BadRequest, TonnageError
 from tonnage.measure.diagnose import window as diagnose_pages
@@ -227,7 +226,7 @@ def test_a_file_that_says_nothing_is_one_sentence(text: str, says: str, tmp_path
     ],
 )
 def test_a_bad_request_is_one_sentence(arguments: list[str], says: str) -> None:
-    result = CliRunner().invoke(root, ["diagnose", *arguments])
+    result = told("diagnose", *arguments)
     assert result.exit_code == 2
     (sentence,) = result.stderr.strip().splitlines()
     assert sentence.startswith("tonnage: ") and says in sentence.lower().replace("sources", "source"), sentence
@@ -236,10 +235,10 @@ def test_a_bad_request_is_one_sentence(arguments: list[str], says: str) -> None:
 
 def test_the_command_python_and_the_tool_say_the_same() -> None:
     name = str(DATA / "guidellm_0.8.1.json")
-    shown = CliRunner().invoke(root, ["diagnose", name, "--why"])
+    shown = told("diagnose", name, "--why")
     assert shown.exit_code == 0 and shown.stdout.startswith("Queueing: ")
     assert "Not known" in shown.stdout
-    found = json.loads(CliRunner().invoke(root, ["diagnose", name, "--json"]).stdout)
+    found = json.loads(told("diagnose", name, "--json").stdout)
     assert found["schema"] == "tonnage.diagnosis/1" and found["verdicts"][0]["name"] == "queueing"
     answer = tonnage.diagnose(name)
     assert answer.verdicts[0].name == "queueing" and "<table" in answer._repr_html_()
@@ -264,7 +263,7 @@ def test_a_verdict_to_change_capacity_comes_with_the_plan_that_would() -> None:
     page = str(DATA.parents[2] / "examples" / "reports" / "vllm-metrics.prom")
     without = tonnage.diagnose(page, model="meta-llama/Llama-3.1-8B")
     assert without.plan is None and without.missing[-1].verdict == "the plan that would"
-    result = CliRunner().invoke(root, [*found.plan_command.split()[1:], "--quick"])
+    result = told(*found.plan_command.split()[1:], "--quick")
     count, _, name = found.plan.removeprefix("Rent ").partition(" (")[0].partition(" x ")
     assert result.exit_code == 0 and re.search(rf"{count} x [\w ]*{re.escape(name)}", result.stdout)
 

@@ -6,10 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import tonnage
-from tonnage.cli import root
+from tests.command import told
 
 torch = pytest.importorskip("torch", reason="the runs are PyTorch's: pip install 'tonnage[torch]'")
 
@@ -42,7 +41,7 @@ def test_a_trace_with_a_slow_loader_is_named(tmp_path: Path) -> None:
     assert tonnage.diagnose(str(path)).verdicts[0].name == "input-bound"
     packed = tmp_path / "trace.json.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
-    result = CliRunner().invoke(root, ["diagnose", str(packed), "--json"])
+    result = told("diagnose", str(packed), "--json")
     assert json.loads(result.stdout)["verdicts"][0]["name"] == "input-bound", result.stderr
 
 
@@ -52,5 +51,5 @@ def test_a_trace_with_a_slow_loader_is_named(tmp_path: Path) -> None:
 def test_a_trace_without_steps_is_one_sentence(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "trace.json.gz"
     path.write_bytes(data)
-    result = CliRunner().invoke(root, ["diagnose", str(path)])
+    result = told("diagnose", str(path))
     assert result.exit_code == 2 and result.stderr.count("\n") == 1, result.stderr

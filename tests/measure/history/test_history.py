@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.command import told as command
 from tests.measure.history import killed
 from tests.measure.stub import Stub, serving
 from tests.patience import PATIENCE_S
@@ -111,7 +112,7 @@ def test_a_place_that_cannot_be_written_costs_one_sentence_and_not_the_measureme
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TONNAGE_HISTORY", name)
-    result = CliRunner().invoke(root, ["measure", "import", str(DATA / "vllm_bench_0.32.0.json")])
+    result = command("measure", "import", str(DATA / "vllm_bench_0.32.0.json"))
     assert result.exit_code == 0 and result.stdout
     assert result.stderr.count("\n") == 1 and "not kept" in result.stderr and "TONNAGE_HISTORY" in result.stderr
 
@@ -181,7 +182,7 @@ def test_what_was_measured_is_kept_and_shown(tmp_path: Path, monkeypatch: pytest
 
 def test_off_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TONNAGE_HISTORY", "off")
-    done = CliRunner().invoke(root, ["measure", "import", str(DATA / "vllm_bench_0.32.0.json")])
+    done = command("measure", "import", str(DATA / "vllm_bench_0.32.0.json"))
     assert done.exit_code == 0 and not done.stderr
     assert place_of() is None
 
@@ -284,6 +285,6 @@ def test_a_damaged_row_is_named_and_the_others_come_out(place: Place, tmp_path: 
     with pytest.raises(BadFact, match=f"measurement {numbers[1]} in .* is damaged"):
         entry(place, numbers[1])
     out = tmp_path / "out.jsonl"
-    done = CliRunner().invoke(root, ["history", "--db", str(place.path), "export", "-o", str(out)])
+    done = command("history", "--db", str(place.path), "export", "-o", str(out))
     assert done.exit_code == 2 and f"left out: history: measurement {numbers[1]}" in done.output
     assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == [numbers[0], numbers[2]]

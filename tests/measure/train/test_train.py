@@ -6,9 +6,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 
-from tonnage.cli import root
+from tests.command import told as answer_of
 from tonnage.domain.train_measurement import TrainMeasurement
 from tonnage.errors import BadFact, BadRequest
 from tonnage.measure.diagnose.sources import evidence_of_training, judge
@@ -30,20 +29,17 @@ def trained(mark: Path, monkeypatch: pytest.MonkeyPatch, *, devices: int = 2, **
 def scaled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A run on one device and on two, from the command line: the folder of its files, and what was printed."""
     folder = tmp_path_factory.mktemp("scaled")
-    told = CliRunner().invoke(
-        root,
-        [
-            "measure",
-            "train",
-            "--devices",
-            "1,2",
-            "--output",
-            str(folder / "m.json"),
-            "--",
-            sys.executable,
-            SCRIPT,
-            str(folder / "mark"),
-        ],
+    told = answer_of(
+        "measure",
+        "train",
+        "--devices",
+        "1,2",
+        "--output",
+        str(folder / "m.json"),
+        "--",
+        sys.executable,
+        SCRIPT,
+        str(folder / "mark"),
     )
     assert told.exit_code == 0, told.output
     return folder, told.output
