@@ -1,7 +1,5 @@
 """The command, asked inside this process: what it answers as JSON with fields as attributes, what it refuses."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

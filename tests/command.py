@@ -1,7 +1,5 @@
 """The command, asked in this process as people ask it."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cache

@@ -1,7 +1,5 @@
 """Texts and values of others, at every entrance: hidden characters, and more than anybody needs, are one sentence."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

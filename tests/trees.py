@@ -1,7 +1,5 @@
 """Trees of quantities: their leaves, and whether they add up."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Files that are no deployment's: each is refused with a sentence, in time that grows no faster than the file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a deployment file starts: read as its own program reads it, and back from what is exported."""
 
-from __future__ import annotations
-
 import re
 from datetime import date
 from functools import cache

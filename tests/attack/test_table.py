@@ -1,7 +1,5 @@
 """The table of attacks: a row that was run takes its line's place, and the others keep theirs."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """A stranger's journeys: each form by mouse, by keyboard alone, on a phone, in the dark, without scripts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

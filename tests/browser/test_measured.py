@@ -1,7 +1,5 @@
 """Somebody whose own measurements moved an answer reads so on its page, and looks at the answer without them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

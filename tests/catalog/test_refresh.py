@@ -1,7 +1,5 @@
 """Prices from a server that behaves, fails, lies and changes: what is known is never lost."""
 
-from __future__ import annotations
-
 import io
 import os
 import threading

@@ -1,7 +1,5 @@
 """Parts that split, providers, ownership and carbon: looked up by name, absent when unknown."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

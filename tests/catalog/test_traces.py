@@ -1,7 +1,5 @@
 """Public request logs: fetched once, every format read, every fault said with its line."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The compare command: ways of one file, plans, simulations and cases of several, and files that do not match."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Shells complete values: names of the catalogue in any case, models also by what follows their publisher."""
 
-from __future__ import annotations
-
 import pytest
 from click.shell_completion import ShellComplete
 

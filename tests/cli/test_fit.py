@@ -1,7 +1,5 @@
 """`tonnage fit` as it is typed: the sentence first, one exit code each, one sentence for every bad request."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Measurements kept in the user's folder: a line of every first screen that they moved, and `--calibration none`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """Options by the names that other programs give them."""
 
-from __future__ import annotations
-
 import click
 import pytest
 

@@ -1,7 +1,5 @@
 """`--plot`: the answer as a picture, whatever it is asked of."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

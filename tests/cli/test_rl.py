@@ -1,7 +1,5 @@
 """Cases of reinforcement learning on the command line: predict, simulate, explain, near."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

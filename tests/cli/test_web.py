@@ -1,7 +1,5 @@
 """The page's command: how it listens."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -1,7 +1,5 @@
 """One state of accelerators has one power, whoever asks: prediction, simulation, plans, inventories."""
 
-from __future__ import annotations
-
 from datetime import date
 
 import pytest

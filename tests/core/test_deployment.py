@@ -1,7 +1,5 @@
 """One deployment whoever asks: plans and cases see the same engine, kernels, bandwidth and overheads."""
 
-from __future__ import annotations
-
 import pytest
 
 from tonnage import catalog

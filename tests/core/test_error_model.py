@@ -1,7 +1,5 @@
 """Errors: how wide a number is, how sure a limit, and what lies within error of what (C11)."""
 
-from __future__ import annotations
-
 import math
 from datetime import date
 from typing import Any

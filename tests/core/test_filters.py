@@ -1,7 +1,5 @@
 """A filter leaves offers out and changes nothing about those that it leaves: same machines, links and prices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import inf
 from typing import Any

@@ -1,7 +1,5 @@
 """Hosts: an engine's processes, memory, disk and network against what offers list, and what would starve."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

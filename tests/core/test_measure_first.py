@@ -1,7 +1,5 @@
 """The one measurement of a first screen: its chance and its limit against what the normal says; every plan has one."""
 
-from __future__ import annotations
-
 import math
 from statistics import NormalDist
 

@@ -1,7 +1,5 @@
 """The order said once for all kinds, the choices named, the frontier; losers counted by reason, constraints dropped."""
 
-from __future__ import annotations
-
 from datetime import date
 from math import inf
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Below a replica: start, classes of lengths, steady state beside the simulator, and what is kept between questions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import msgspec

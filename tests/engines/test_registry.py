@@ -1,7 +1,5 @@
 """Engines and training frameworks: found by name, with their defaults and limits."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import pytest

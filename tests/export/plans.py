@@ -2,8 +2,6 @@
 Plans to export: small, kept as files, independent of what the planner chooses today; and what `tonnage export` writes.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cache

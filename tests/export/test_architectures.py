@@ -1,7 +1,5 @@
 """Every architecture of the catalogue x every training target: written as the model is described, or refused."""
 
-from __future__ import annotations
-
 import json
 import random
 import shlex

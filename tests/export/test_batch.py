@@ -1,7 +1,5 @@
 """Batch plans as files: the loop answers every request once, goes on after an interruption, and names stay inert."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """The budget alert of a plan: arguments that the provider documents, the plan's own price of a month."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A plan's file for llama.cpp, run for real: its own flags start llama.cpp's server on a model of random weights."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import socket

@@ -1,7 +1,5 @@
 """Every exporter's files, whole; a change that moves one says why."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Names from a plan file are inert in every file: shell runs nothing, YAML and comments hold one text."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Container images: all that exports name are listed with a tag that was seen, and nothing else is listed."""
 
-from __future__ import annotations
-
 import csv
 import re
 from datetime import date

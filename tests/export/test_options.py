@@ -1,7 +1,5 @@
 """Options written for an engine exist in its release, with the choices it takes."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Training on Slurm, SkyPilot and JobSet: the framework's files go along, and every node learns its rank."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

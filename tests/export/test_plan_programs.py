@@ -1,7 +1,5 @@
 """NeMo and Trainium: programs that read the plan. Every field exists in the release, every decision arrives."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Orchestrators that know prefill and decode workers: fields of their dated schemas, the plan's counts and settings."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

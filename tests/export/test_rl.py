@@ -1,7 +1,5 @@
 """Files of reinforcement learning: degrees, splits and batches as planned, and refusals of what a target cannot say."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from importlib.resources import files as resources

@@ -1,7 +1,5 @@
 """Every field of an architecture's description is a flag of Megatron-LM, or a refusal."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Disks, claims and probes are sized by the planned checkpoint and its start, not by a constant."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The plan's settings arrive; what a target cannot express is refused in one sentence."""
 
-from __future__ import annotations
-
 import csv
 import subprocess
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """Node groups of a plan: arguments that the provider documents, the plan's instances, inert names."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Training plans as files: the plan's settings arrive, what a target cannot do is said, and FSDP2 really shards."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

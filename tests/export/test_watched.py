@@ -1,7 +1,5 @@
 """What watches a plan that runs: its own limits, the engine's documented names, and no name of a plan file."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The figures of the published page are those that the web page shows."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The audit of dependencies: what it finds, and that an audit of nothing is no success."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 from types import ModuleType

@@ -1,7 +1,5 @@
 """The bill of materials beside the wheel: everything that an installation brings, once, and nothing undefined."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import zipfile

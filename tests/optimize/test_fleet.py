@@ -1,7 +1,5 @@
 """The fleet programme is right: against brute force on small instances, and in the laws that hold for all of them."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

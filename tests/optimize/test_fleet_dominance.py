@@ -1,7 +1,5 @@
 """What is left out as needless changes no optimum, and nothing that may be of use is left out."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Machines that hold the same replicas as fast are one kind: the optimum stays, and what runs fits what stands."""
 
-from __future__ import annotations
-
 import math
 import random
 

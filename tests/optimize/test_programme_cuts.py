@@ -1,7 +1,5 @@
 """Rows by rounding keep every whole-number solution, and break the relaxation's."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Published memory figures: engine start logs, weight files, and the numbers the guides quote."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

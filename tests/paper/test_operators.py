@@ -1,7 +1,5 @@
 """Published times of operators, within the tolerance stated beside each."""
 
-from __future__ import annotations
-
 import pytest
 
 from tonnage.catalog import accelerator, model

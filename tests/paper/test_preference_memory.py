@@ -1,7 +1,5 @@
 """Published peaks of preference tuning: Colossal-AI's table, whose sequences all have the stated length, and others."""
 
-from __future__ import annotations
-
 from tools.rl.memory import points
 
 

@@ -1,7 +1,5 @@
 """Published savings of prefix caches: GPUStack's closed loops with LMCache, and the table that has them beside ours."""
 
-from __future__ import annotations
-
 import pytest
 from tools.sessions.published import BEGIN, END, HOST_BYTES, OURS, PAGE, RUNS, closed_loop, rows
 

@@ -10,8 +10,6 @@ Not measurements of power, and so no test of it: Llama 3.1's model card and BLOO
 hours times the limit of the board (700 W, 400 W); a step may only draw less.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tonnage import catalog

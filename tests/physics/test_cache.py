@@ -1,7 +1,5 @@
 """The cache of a sequence: growing, windowed, latent and recurrent layers."""
 
-from __future__ import annotations
-
 import pytest
 
 from tonnage import catalog

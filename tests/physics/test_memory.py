@@ -1,7 +1,5 @@
 """Memory of serving: weights, GGUF files, cache and buffers of a pass."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -4,8 +4,6 @@ Two prompts of 3 tokens after 5 cached ones and seven sequences of 11 tokens tha
 of a prompt sees (6 + 7 + 8) / 3 = 7 keys. Hidden width 10; 16-bit values of 2 bytes unless a test says otherwise.
 """
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

@@ -1,7 +1,5 @@
 """Preference tuning: pairs, further passes, and a reference's weights."""
 
-from __future__ import annotations
-
 import math
 from datetime import date
 

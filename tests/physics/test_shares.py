@@ -1,7 +1,5 @@
 """Shares of ranks: products, and feed-forward layers with experts."""
 
-from __future__ import annotations
-
 from math import log, sqrt
 
 import pytest

@@ -1,7 +1,5 @@
 """Laws of a choice on a small seeded sample of questions (`make laws` asks many)."""
 
-from __future__ import annotations
-
 import random
 from types import SimpleNamespace
 from typing import Any

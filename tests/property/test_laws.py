@@ -5,8 +5,6 @@ sweeps).
 What the sweep finds broken today is not asked here: docs/log/ has its table.
 """
 
-from __future__ import annotations
-
 import csv
 from collections import Counter
 from collections.abc import Callable

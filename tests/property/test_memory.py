@@ -1,7 +1,5 @@
 """Laws of memory that hold for every shape: more work never needs less, sharing never loses anything."""
 
-from __future__ import annotations
-
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st

@@ -3,8 +3,6 @@ One configuration has one number: plan, predict, simulate, batch and fleet give 
 is the same, inside the stated interval where one simulates. Over 10 models x 12 accelerators x 4 engines x loads.
 """
 
-from __future__ import annotations
-
 import random
 from datetime import date
 from typing import Any

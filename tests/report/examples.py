@@ -1,7 +1,5 @@
 """Every example of the repository, answered once for all tests of reports; plans without their simulations."""
 
-from __future__ import annotations
-
 from datetime import date
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The chance of keeping every limit is never above that of one of them, in the terminal and on the page."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """Every kind of plan is read back as written, and opens into its parts: samples, fleets and whole lives as texts do."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

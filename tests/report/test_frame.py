@@ -1,7 +1,5 @@
 """Answers with rows become flat dictionaries, all with the same keys; others say so."""
 
-from __future__ import annotations
-
 import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Reports and pictures as HTML: nothing runs in it, nothing is loaded, nothing is lost."""
 
-from __future__ import annotations
-
 import pytest
 
 import tonnage

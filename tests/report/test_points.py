@@ -1,7 +1,5 @@
 """Predictions and sweeps where someone looks: a first screen of named rows; a file or pipe gets the lines as ever."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

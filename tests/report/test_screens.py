@@ -1,7 +1,5 @@
 """The first screen of every example: 24 lines of 100 columns, the model named; on every face the same."""
 
-from __future__ import annotations
-
 import html as escaping
 import io
 import re

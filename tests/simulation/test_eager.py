@@ -1,7 +1,5 @@
 """Steps launched kernel by kernel, and steps of two batches at once."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 
 import pytest

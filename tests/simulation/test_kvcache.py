@@ -1,7 +1,5 @@
 """The pool each kind of engine leaves, and what happens when a demand exceeds it."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

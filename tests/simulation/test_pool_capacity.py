@@ -1,7 +1,5 @@
 """Units of prefill and decode workers in the steady state: load grows latency, both sides bind, simulations agree."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

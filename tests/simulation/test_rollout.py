@@ -1,7 +1,5 @@
 """Generation of a batch whose lengths have a long tail."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

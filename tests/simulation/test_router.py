@@ -1,7 +1,5 @@
 """Several replicas: routed, scaled, and split into pools of prefill and decode."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A training step opened: its forward half, and parts of the same names whose operators add up to it."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

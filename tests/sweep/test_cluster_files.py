@@ -1,7 +1,5 @@
 """The files that start a cluster for a sweep ask for a sweep that the command takes, of a file beside them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

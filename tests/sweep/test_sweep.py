@@ -1,7 +1,5 @@
 """Sweeps: every point once, nothing asked twice, the same table wherever and however often it was begun."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Request logs played again: read, measured, predicted, kept as percentiles, shown."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

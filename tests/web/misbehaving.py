@@ -1,7 +1,5 @@
 """Tasks that no question should come to, for tests of what happens when one does; a worker imports this when asked."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from typing import Any

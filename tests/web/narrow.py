@@ -1,7 +1,5 @@
 """The examples of the forms over few kinds of accelerator: read and answered the same, in a tenth of the time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 FEW = "H100,L40S"

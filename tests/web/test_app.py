@@ -1,7 +1,5 @@
 """The page and the API: the same bytes as the command line, sentences for what is wrong, nothing for strangers."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

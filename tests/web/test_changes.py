@@ -1,7 +1,5 @@
 """Sentences that say what would change an answer, and the questions behind their Apply."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from urllib.parse import parse_qs, urlsplit
 

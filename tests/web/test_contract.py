@@ -1,7 +1,5 @@
 """The API keeps to the document that it publishes, whatever it is sent."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """A browser that shows another page cannot be used against its owner, nor can another machine without the token."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Against a running server, over sockets: questions end with their time or their client, slow clients are closed."""
 
-from __future__ import annotations
-
 import json
 import socket
 import sys

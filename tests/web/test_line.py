@@ -1,7 +1,5 @@
 """The line before the workers: bounded, fair between clients, and sound when somebody leaves it."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

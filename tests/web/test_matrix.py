@@ -1,7 +1,5 @@
 """Models of a machine by format: every format of the answer stands in its place, the recommended one is marked."""
 
-from __future__ import annotations
-
 import tonnage
 from tonnage.web.matrix import fastest, matrix_of
 from tonnage.web.view import answer_view

@@ -5,8 +5,6 @@ Every form of the page is asked with one calibration of each stack, with one of 
 measurements left out (`calibration: none`): what is left out changes nothing, to the byte.
 """
 
-from __future__ import annotations
-
 import json
 from datetime import date
 from functools import cache

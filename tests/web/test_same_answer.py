@@ -1,7 +1,5 @@
 """One question, four faces: command line, HTTP, Python and the page give the same bytes, for every kind of question."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """What a page leaves out of a document: how to go on in a terminal, which notes hold apart from what they say."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest

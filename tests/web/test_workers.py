@@ -1,7 +1,5 @@
 """Workers are killed when their task takes too long or nobody wants it any more, and the next task finds another."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

@@ -1,7 +1,5 @@
 """Models asked for anew at a hub on this machine: kept, compared, and what fails keeps what was known."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Every answer's pictures draw, and say in their tables what they draw."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Cameras and fleets as pictures; a fleet's hours sum to what stands."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
