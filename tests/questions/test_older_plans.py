@@ -5,9 +5,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from click.testing import CliRunner
+from tests.command import told as command
 
-from tonnage.cli import root
 from tonnage.domain.plan import PLAN_SCHEMA, ServePlan
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadFact
@@ -30,7 +29,7 @@ def test_an_older_plan_is_read_explained_exported_and_compared(path: Path, tmp_p
     assert plan.options[0].accelerators == told["options"][0]["accelerators"]
     assert plan.options[0].cost.value == told["options"][0]["cost"]["value"]
     for arguments in (["explain", str(path)], ["export", str(path), "--to", "vllm", "-o", str(tmp_path / "files")]):
-        done = CliRunner().invoke(root, arguments)
+        done = command(*arguments)
         assert done.exit_code == 0, done.output
     assert not check(plan, plan).changed
 
@@ -103,17 +102,17 @@ def test_a_plan_of_schema_1_keeps_every_number(path: Path) -> None:
 @pytest.mark.parametrize("path", SCHEMA_1, ids=lambda path: path.stem)
 def test_a_plan_of_schema_1_is_explained_checked_and_exported(path: Path, tmp_path: Path) -> None:
     plan = read_plan(str(path))
-    done = CliRunner().invoke(root, ["explain", str(path)])
+    done = command("explain", str(path))
     assert done.exit_code == 0, done.output
     if isinstance(plan, Comparable):
         assert not check(plan, plan).changed
     if isinstance(plan, ServePlan | TrainPlan) and plan.options:
         target = "vllm" if isinstance(plan, ServePlan) else "torchrun"
-        done = CliRunner().invoke(root, ["export", str(path), "--to", target, "-o", str(tmp_path / "files")])
+        done = command("export", str(path), "--to", target, "-o", str(tmp_path / "files"))
         assert done.exit_code == 0, done.output
 
 
 def test_plans_of_schema_1_are_compared() -> None:
     path = next(str(path) for path in SCHEMA_1 if path.stem == "serve")
-    done = CliRunner().invoke(root, ["compare", path, str(OLDER[0])])
+    done = command("compare", path, str(OLDER[0]))
     assert done.exit_code == 0, done.output

@@ -40,7 +40,7 @@ def named(found: Any, name: str) -> Any:
 def test_a_small_batch_limit_is_found_and_its_money_is_what_the_simulator_says() -> None:
     found = advice(f"{GOOD} --max-num-seqs 4", replicas=4)
     action = named(found, "batch limit")
-    assert action is not None and action.state.replicas < found.today.replicas
+    assert action.state.replicas < found.today.replicas
     load = {"rate": 10, "prompt_tokens": 1024, "output_tokens": 256, "ttft": 1.0, "tpot": 0.03}
     where = {"accelerator": "H100", "engine": "vllm", "precision": "fp8", "provider": "lambda", "confidence": "50%"}
     plan = tonnage.plan_serve(MODEL, **load, **where)
@@ -56,7 +56,7 @@ def test_a_prefix_cache_needs_prompts_that_repeat_and_an_engine_without_one(comm
 
 def test_what_repairs_a_service_comes_before_what_saves() -> None:
     found = advice(f"{GOOD} --max-num-seqs 4", replicas=1)
-    assert not found.today.keeps and found.actions[0].state is not None and found.actions[0].state.keeps
+    assert not found.today.keeps and found.actions[0].state.keeps
     assert "does not carry" in found.sentence
 
 

@@ -129,7 +129,7 @@ def test_a_prometheus_shows_the_whole_service(command: str) -> None:
     assert found.seen.rate_per_s == pytest.approx(RATE, rel=0.02)
     assert found.today.replicas == REPLICAS and not plain.calibrated
     action = next(one for one in found.actions if one.name == "batch limit")
-    assert action.state is not None and action.state.replicas < REPLICAS and action.usd_per_month > 0
+    assert action.state.replicas < REPLICAS and action.usd_per_month > 0
     change = next(one for one in plain.actions if one.name == "upgrade")
     assert "vllm 0.6.0 instead of" in change.change and "TPOT +" in change.change, "an older release is slower"
     assert "one replica of 4" in change.check and "--baseline" in change.check

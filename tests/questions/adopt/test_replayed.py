@@ -51,7 +51,7 @@ def truth(*, rate: float, most: int = 12, reuse: float = 0.0) -> int:
             router="least-loaded",
             precision=FP8,
         )
-        assert seen.ttft_s is not None and seen.tpot_s is not None
+        assert seen.tpot_s is not None
         if seen.ttft_s.p95 <= 1.0 and seen.tpot_s.p95 <= 0.03:  # type: ignore[operator]
             return count
     return most
@@ -59,7 +59,6 @@ def truth(*, rate: float, most: int = 12, reuse: float = 0.0) -> int:
 
 def holds(found: Advice, action: Action | None, count: int) -> None:
     """Money of an action within 10 % of so many replicas at what one costs today; the traffic was played on it."""
-    assert action is not None and action.state is not None and action.state.replayed is not None
     assert action.state.replayed.keeps and action.state.keeps
     each = found.today.usd_per_month / found.today.replicas
     assert action.state.usd_per_month == pytest.approx(count * each, rel=0.1)
@@ -86,7 +85,6 @@ def test_sixteen_bits_where_eight_would_do() -> None:
     found = advice(f"vllm serve {MODEL} --max-model-len 32768", replicas=6, rate=60.0)
     action = named(found, "number format")
     holds(found, action, truth(rate=60.0))
-    assert action is not None and action.state is not None
     assert action.state.precision.weights == "fp8" and "quality" in action.risk
 
 
@@ -135,4 +133,4 @@ def test_a_log_is_replayed_before_what_a_page_says(tmp_path: Path) -> None:
     assert found.seen.prompt_tokens == pytest.approx(1024) and found.seen.log == str(log)
     assert found.seen.rate_per_s == pytest.approx((2 * 14_400 + 6 * 1_440) / 8 / 3600, rel=0.05)
     assert "37,440 requests of" in found.replayed
-    assert found.today.replayed is not None and found.today.replayed.requests == 37_440
+    assert found.today.replayed.requests == 37_440

@@ -54,7 +54,6 @@ def test_the_whole_plan_agrees_on_both_sides_of_a_flip(
 ) -> None:
     now = plan(**asked)
     flip = flip_of(now, words)
-    assert flip is not None
     beyond, before = (plan(**asked | {field: f"{flip.value * factor:.0f}{unit}"}) for factor in (step, 1 / step))
     assert leader(before) == leader(now)
     assert leader(beyond) != leader(now)
@@ -63,15 +62,15 @@ def test_the_whole_plan_agrees_on_both_sides_of_a_flip(
 
 def test_a_price_below_its_flip_makes_the_rival_lead(now: Any) -> None:
     flip = now.break_even[0]
-    assert "below" in flip.input and flip.unit == "USD/h" and flip.now is not None and flip.value < flip.now
-    assert flip.low is not None and flip.high is not None and flip.low < flip.value < flip.high
+    assert "below" in flip.input and flip.unit == "USD/h" and flip.value < flip.now
+    assert flip.low < flip.value < flip.high
     assert flip.ties == (flip.high >= flip.now)
 
 
 def test_longer_items_change_the_answer_where_planning_again_says_so(now: Any) -> None:
     """Rates between doublings are drawn on logarithms: the change lies within a tenth of the flip."""
     flip = flip_of(now, "tokens of an item above")
-    assert flip is not None and flip.now == 950
+    assert flip.now == 950
     share = flip.value / 950
     beyond = plan(prompt_tokens=800 * share * 1.1, output_tokens=150 * share * 1.1)
     assert leader(beyond) != leader(now)

@@ -40,9 +40,8 @@ def test_every_option_is_done_in_time_and_they_are_ranked_by_cost(nightly: Any) 
     assert ranks == sorted(ranks)
     for option in nightly.options:
         assert option.wall_s.value <= 8 * 3600
-        assert option.wall_s.low is not None and option.wall_s.high is not None
         assert option.wall_s.low < option.wall_s.value < option.wall_s.high
-        assert option.chance is not None and option.sure is (option.chance >= 0.8 - 1e-4)
+        assert option.sure is (option.chance >= 0.8 - 1e-4)
         assert (option.chance >= 0.95) is (option.wall_s.high <= 8 * 3600 * (1 + 1e-3))
         assert option.replicas * option.configuration.layout.ranks == option.accelerators
 
@@ -105,8 +104,8 @@ def test_without_a_deadline_the_cheapest_is_taken_without_dawdling() -> None:
 def test_an_impossible_deadline_names_the_nearest_and_that_one_works() -> None:
     few = {"accelerator": "H100", "provider": "gcp", "term": "on-demand", "max_accelerators": "64"}
     answer = plan(deadline="20 min", **few)
-    assert not answer.feasible and answer.binding is not None and answer.binding.limit == "deadline"
-    assert answer.binding.nearest is not None and "Nearest: deadline" in answer.sentence
+    assert not answer.feasible and answer.binding.limit == "deadline"
+    assert "Nearest: deadline" in answer.sentence
     nearest = answer.binding.nearest.removeprefix("deadline ")
     again = plan(deadline=nearest, **few)
     assert again.feasible and not again.options[0].sure
@@ -114,14 +113,14 @@ def test_an_impossible_deadline_names_the_nearest_and_that_one_works() -> None:
 
 def test_a_budget_binds_and_the_nearest_one_works() -> None:
     answer = plan(budget="$10", accelerator="H100", provider="gcp")
-    assert not answer.feasible and answer.binding is not None and answer.binding.limit == "budget"
+    assert not answer.feasible and answer.binding.limit == "budget"
     nearest = (answer.binding.nearest or "").removeprefix("budget ")
     assert plan(budget=nearest, accelerator="H100", provider="gcp").feasible
 
 
 def test_a_model_that_fits_nowhere_names_the_memory() -> None:
     answer = plan(model="meta-llama/Llama-3.1-405B", accelerator="L4", max_accelerators="1")
-    assert not answer.feasible and answer.binding is not None
+    assert not answer.feasible
     assert answer.binding.limit in {"memory", "count", "offer"}
 
 

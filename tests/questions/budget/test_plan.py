@@ -32,7 +32,7 @@ def test_the_rate_is_the_serving_plans_own() -> None:
     per_h = 3000 / 730
     assert best.usd_per_month <= 3000 and best.option.sure
     assert _options(best.rate_per_s, per_h)[0].usd_per_month == pytest.approx(best.usd_per_month)
-    assert best.next_rate_per_s is not None and best.next_rate_per_s / best.rate_per_s <= 1 + TOLERANCE
+    assert best.next_rate_per_s / best.rate_per_s <= 1 + TOLERANCE
     beyond = _options(best.next_rate_per_s, per_h)
     assert not beyond or not beyond[0].sure or beyond[0].bill.trust != "primary"
     assert best.next_usd_per_month is None or best.next_usd_per_month > 3000
@@ -55,7 +55,7 @@ def test_more_money_never_buys_less() -> None:
 
 def test_a_budget_for_less_than_one_machine_says_what_the_least_costs() -> None:
     plan = bought("$10/month")
-    assert not plan.feasible and plan.binding is not None and plan.binding.short_by
+    assert not plan.feasible and plan.binding.short_by
     assert "costs $" in plan.sentence and plan.sentence.split(";")[0][:40] in plan._repr_html_()
 
 
@@ -82,7 +82,6 @@ def test_a_sum_trains_the_size_that_the_law_calls_best() -> None:
     for before, run in zip(plan.runs, smaller, strict=False):
         assert run.parameters < before.parameters and run.tokens > before.tokens and run.loss > first.loss
         assert run.cost.value <= 20_000 and run.loss_low <= run.loss <= run.loss_high
-        assert run.usd_per_million_output_tokens is not None and first.usd_per_million_output_tokens is not None
         assert run.usd_per_million_output_tokens < first.usd_per_million_output_tokens
         assert run.saves_share and run.pays_after_tokens and run.pays_after_tokens > 0
     assert plan.tunes and all(one.cost.value <= 20_000 for one in plan.tunes)

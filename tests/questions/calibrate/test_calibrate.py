@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
+from tests.command import told as answer_of
 
 import tonnage
 from tonnage.catalog import Additions, gather
@@ -78,7 +79,7 @@ def test_a_known_stretch_is_found_again(found: Calibrated) -> None:
     assert 1.1 < own.memory < TRUE.memory * 1.1 and 1.05 < own.compute < TRUE.compute * 1.1
     assert found.after < 0.03
     assert found.before > 0.15
-    assert found.left_out is not None and found.left_out < 0.05
+    assert found.left_out < 0.05
 
 
 @pytest.mark.parametrize("changes", [{"isl": 6000, "osl": 100}, {"isl": 200, "osl": 1500}, {"layout": Layout(tp=2)}])
@@ -96,7 +97,6 @@ def test_other_lengths_and_degrees_follow(found: Calibrated, changes: dict[str, 
     other, own = under_stretch(at), found.calibration
     truth, plain, taught = (other(stretch) for stretch in (TRUE, found.prior, own.stretch))
     drift = Drift(own, ID, at.case.isl, at.case.osl, at.case.layout)
-    assert drift is not None
     moved = drift.at(24, interrupted=shipped_interruption(at))
     taught = {
         "tpot_s": taught["tpot_s"] * moved.pace * moved.between,
@@ -123,7 +123,6 @@ def test_another_model_gets_the_share_that_models_of_a_stack_have_in_common(tmp_
     plain = tonnage.predict(case)
     taught = tonnage.predict(case, additions=Additions(paths=(str(path),)))
     untaught = tonnage.predict(case, additions=gather(paths=(str(path), "none")))
-    assert truth.tpot_s is not None and truth.tpot_s.mean is not None
     assert plain.tpot_s.mean < taught.tpot_s.mean < truth.tpot_s.mean
     assert taught.basis == "calibrated" and taught.calibrations[0].carried == pytest.approx(0.46, abs=0.005)
     assert taught.tpot_s.high / taught.tpot_s.mean == pytest.approx(fitted.carried_factors["tpot_s"], rel=1e-3)
@@ -188,7 +187,7 @@ def calibrated(found: Measurement, folder: Path) -> Result:
     report = folder / "m.json"
     report.write_bytes(msgspec.json.encode(found))
     stack = ["--model", MODEL, "--accelerator", "H100", "--engine", "vllm", "--out", str(folder / "own.toml")]
-    return CliRunner().invoke(root, ["calibrate", str(report), *stack])
+    return answer_of("calibrate", str(report), *stack)
 
 
 def test_one_load_moves_little_and_more_loads_make_it_surer() -> None:

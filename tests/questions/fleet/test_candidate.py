@@ -73,7 +73,6 @@ def test_ever_smaller_replicas_stay_that_no_smaller_one_outdoes(
 
 
 def _ratio(one: Candidate) -> float:
-    assert one.points[0] is not None
     return one.capacities[0] / one.points[0].rate_per_s
 
 
@@ -83,7 +82,7 @@ def test_what_is_not_simulated_is_not_taken_at_its_average_where_simulations_fin
 ) -> None:
     asked = _found()
     first, *others = asked.chances
-    assert first.points[0] is not None and others
+    assert others
     mine = first.carrying(asked.request.workloads[0], (first.points[0].rate_per_s * share,))
     learnt = simulate(replace(asked, chances=(replace(mine, simulated=True), *others)), names=set())
     seen = learnt.chances
@@ -130,7 +129,7 @@ def test_what_may_be_had_is_enough_with_less_confidence() -> None:
     load = {**confidence.CHAT, "rate": math.sqrt(likely * sure), "headroom": 0.0}
     assert confidence.planned(load, **asked, confidence=0.5).feasible
     plan = confidence.planned(load, **asked, confidence=0.97)
-    assert not plan.feasible and plan.binding is not None and plan.binding.limit == "confidence"
+    assert not plan.feasible and plan.binding.limit == "confidence"
     assert "97 % asked for" in plan.sentence
     assert not confidence.planned({**load, "rate": 1.1 * likely}, **asked, confidence=0.5).feasible
     assert confidence.planned({**load, "rate": 0.9 * sure}, **asked, confidence=0.97).feasible
@@ -201,7 +200,6 @@ def test_a_cheaper_fleet_under_a_stricter_condition_is_the_answer(monkeypatch: p
     whole = plan.plan_fleet(fleet_request(ASKED))
     monkeypatch.setattr(plan, "cheapest_fleet", stopped_early)
     early = plan.plan_fleet(fleet_request(ASKED))
-    assert whole.bill is not None and early.bill is not None
     assert early.bill.value == pytest.approx(whole.bill.value, rel=alternatives.GAP)
     assert early.checks and all(check.meets for check in early.checks)
     assert 0.0 <= early.gap <= alternatives.GAP
@@ -216,7 +214,7 @@ def test_an_answer_found_without_spot_says_that_it_needs_none(
     early = plan.plan_fleet(fleet_request(RELAXED))
     (spotless,) = (one for one in early.alternatives if one.name == alternatives.WITHOUT_SPOT)
     assert {one.term for one in early.instances} == {"on-demand"}
-    assert early.bill is not None and spotless.more == 0.0
+    assert spotless.more == 0.0
     assert spotless.usd_per_month == pytest.approx(early.bill.value)
     show(early, why=True)
     assert "no more expensive (this fleet)" in " ".join(capsys.readouterr().out.split())
@@ -235,7 +233,7 @@ def test_what_misses_in_simulation_does_not_become_the_answer(monkeypatch: pytes
 
     monkeypatch.setattr(plan, "checks_of", severe)
     answer = plan.plan_fleet(fleet_request(ASKED))
-    assert len(seen_first) > 1 and answer.bill is not None
+    assert len(seen_first) > 1
     assert answer.bill.value == pytest.approx(seen_first[0].cost / 24.0 * 730.0)
     below = [one for one in answer.alternatives if one.more is not None and one.more < 0.0]
     assert below and all("agent may miss" in one.what for one in below)

@@ -66,10 +66,8 @@ def test_the_fleet_holds_the_confidence_and_says_what_ten_points_more_cost() -> 
     plan = planned(CHAT, CODE, NIGHT, accelerator="L4,L40S", confidence=0.75)
     assert plan.feasible and len(plan.checks) == 2
     assert all(one.chance is not None and one.chance >= 0.75 - ROUNDING for one in plan.checks)
-    assert plan.surer is not None and plan.surer.usd_per_month is not None and plan.bill is not None
     assert plan.surer.usd_per_month >= plan.bill.value
     surer = planned(CHAT, CODE, NIGHT, accelerator="L4,L40S", confidence=0.85)
-    assert surer.bill is not None
     assert plan.surer.usd_per_month == pytest.approx(surer.bill.value, rel=0.05)
     assert "75 % of each workload; 10 points more cost" in plan._repr_html_()
 
@@ -77,15 +75,15 @@ def test_the_fleet_holds_the_confidence_and_says_what_ten_points_more_cost() -> 
 def test_a_workload_may_ask_for_more_than_the_others() -> None:
     plan = planned({**CHAT, "confidence": "95 %"}, CODE, confidence=0.6)
     held = {check.workload: check.chance for check in plan.checks}
-    assert held["chat"] is not None and held["chat"] >= 0.95 - ROUNDING
-    assert held["code"] is not None and held["code"] >= 0.6 - ROUNDING
+    assert held["chat"] >= 0.95 - ROUNDING
+    assert held["code"] >= 0.6 - ROUNDING
 
 
 def test_what_no_accelerator_has_names_the_confidence_that_one_has() -> None:
     tight = {**CHAT, "ttft": 0.5, "tpot": 0.03}
     plan = planned(tight, accelerator="L4", quick=True)
-    assert not plan.feasible and plan.binding is not None and plan.binding.limit == "confidence"
-    assert plan.binding.nearest is not None and "80 % asked for" in (plan.binding.reason or "")
+    assert not plan.feasible and plan.binding.limit == "confidence"
+    assert "80 % asked for" in (plan.binding.reason or "")
     nearest = float(plan.binding.nearest.removeprefix("confidence ").removesuffix(" %")) / 100.0
     assert plan.binding.short_by == pytest.approx(0.8 - nearest, abs=0.011)
     assert planned(tight, accelerator="L4", confidence=nearest, quick=True).feasible
@@ -99,5 +97,5 @@ def test_lengths_that_no_accelerator_takes_surely_enough_are_named() -> None:
     both = {**CHAT, "rate": 1.0, "ttft": 0.5, "tpot": 0.08, "buckets": lengths}
     del both["traffic"]
     plan = planned(both, accelerator="L4", confidence=0.97, quick=True)
-    assert not plan.feasible and plan.binding is not None and plan.binding.limit == "confidence"
+    assert not plan.feasible and plan.binding.limit == "confidence"
     assert "a request of 3,000 tokens answered with 200" in (plan.binding.reason or "")

@@ -46,22 +46,21 @@ def test_a_mix_beats_the_best_single_kind_and_the_simulation_holds() -> None:
     plan = mixed()
     assert plan.feasible and len({one.accelerator for one in plan.instances}) > 1
     (alone,) = (one for one in plan.alternatives if one.name.startswith("one kind"))
-    assert alone.more is not None and alone.more > 0.05
+    assert alone.more > 0.05
     assert {check.workload for check in plan.checks} == {"chat", "agent"}
     for check in plan.checks:
         assert check.meets and check.requests > 1000
-        assert check.chance is not None and 0.8 <= check.chance <= 1.0
+        assert 0.8 <= check.chance <= 1.0
     chat = next(check for check in plan.checks if check.workload == "chat")
-    assert chat.ttft_s is not None and chat.ttft_s <= 1.0
-    assert chat.tpot_s is not None and chat.tpot_s <= 0.08
+    assert chat.ttft_s <= 1.0
+    assert chat.tpot_s <= 0.08
 
 
 def test_the_bill_is_the_sum_of_its_lines_and_of_its_instances() -> None:
     plan = mixed()
-    assert plan.bill is not None
     assert plan.bill.value == pytest.approx(math.fsum(part.value for part in plan.bill.parts), rel=1e-12)
     assert plan.bill.value == pytest.approx(math.fsum(one.usd_per_month for one in plan.instances), rel=1e-9)
-    assert plan.bill.low is not None and plan.bill.low <= plan.bill.value
+    assert plan.bill.low <= plan.bill.value
 
 
 def test_every_request_is_carried() -> None:
@@ -74,36 +73,34 @@ def test_every_request_is_carried() -> None:
 
 def test_a_quota_too_small_says_by_how_much() -> None:
     plan = planned(AGENT, quick=True, accelerator="H100", quotas=[{"accelerator": "H100", "most": 0}])
-    assert not plan.feasible and plan.binding is not None
+    assert not plan.feasible
     assert plan.binding.limit == "quota" and (plan.binding.short_by or 0) >= 1
     assert "quota" in plan.sentence
 
 
 def test_objectives_that_nothing_reaches_name_the_workload() -> None:
     plan = planned({**AGENT, "tpot": "0.1 ms"}, quick=True)
-    assert not plan.feasible and plan.binding is not None
+    assert not plan.feasible
     assert plan.binding.limit == "tpot" and "agent" in (plan.binding.reason or "")
 
 
 def test_a_budget_too_small_says_what_is_needed() -> None:
     plan = planned(AGENT, quick=True, budget="1 USD/h")
-    assert not plan.feasible and plan.binding is not None and plan.binding.limit == "budget"
-    assert plan.bill is not None and plan.binding.short_by == pytest.approx(plan.bill.value / 730.0 - 1.0)
+    assert not plan.feasible and plan.binding.limit == "budget"
+    assert plan.binding.short_by == pytest.approx(plan.bill.value / 730.0 - 1.0)
 
 
 def test_what_is_owned_costs_nothing_more_and_is_used_first() -> None:
     rented = planned(AGENT, quick=True)
-    assert rented.bill is not None and rented.alternatives == rented.binds == ()
+    assert rented.alternatives == rented.binds == ()
     assert (rented.bill.low or 0.0) < rented.bill.value < (rented.bill.high or 0.0)
     owned = planned(AGENT, quick=True, own=[{"accelerator": "H100", "count": 1}])
-    assert rented.bill is not None and owned.bill is not None
     assert owned.bill.value == 0.0 < rented.bill.value
     assert [one.term for one in owned.instances] == ["own"]
 
 
 def test_zones_cost_more_and_survive_in_simulation() -> None:
     one, two = planned(CHAT), planned(CHAT, zones=2)
-    assert one.bill is not None and two.bill is not None
     assert two.bill.value > one.bill.value
     assert [check.lost for check in two.checks] == ["", "zone 1"] or [c.lost for c in two.checks] == ["", "zone 2"]
     assert all(check.meets for check in two.checks)
@@ -150,7 +147,6 @@ def test_small_services_share_an_accelerator_in_slices() -> None:
     on = {"accelerator": "A100 40GB", "provider": "gcp", "region": "us-central1"}
     whole = planned({**ROUTER, "spare_replicas": 1}, CAMERAS, **on)
     split = planned({**ROUTER, "spare_replicas": 1}, CAMERAS, **on, slices=True)
-    assert whole.bill is not None and split.bill is not None
     assert split.bill.value <= whole.bill.value / 2.0
     (profile,) = {one.slice for one in split.replicas}
     assert profile.startswith(("1g.", "2g.")) and all(check.meets for check in split.checks)
@@ -160,7 +156,7 @@ def test_small_services_share_an_accelerator_in_slices() -> None:
 
 def test_a_spare_replica_is_one_more_and_holds_without_it() -> None:
     alone, spared = planned(AGENT), planned({**AGENT, "spare_replicas": 1})
-    assert alone.bill is not None and spared.bill is not None and spared.bill.value > alone.bill.value
+    assert spared.bill.value > alone.bill.value
     (lost,) = (check for check in spared.checks if check.lost)
     assert lost.meets and lost.lost == "1 replica"
     assert lost.replicas == next(check.replicas for check in spared.checks if not check.lost) - 1
@@ -174,12 +170,12 @@ def test_samples_take_as_many_accelerators_as_their_own_plan_says() -> None:
     (mine,) = plan.replicas
     assert mine.hours[0].count == alone.count
     (check,) = plan.checks
-    assert check.meets and check.e2e_s is not None and check.e2e_s <= 0.1
+    assert check.meets and check.e2e_s <= 0.1
 
 
 def test_two_zones_of_three_may_be_lost() -> None:
     one, both = planned(AGENT, zones=3), planned(AGENT, zones=3, lost_zones=2)
-    assert one.bill is not None and both.bill is not None and both.bill.value > one.bill.value
+    assert both.bill.value > one.bill.value
     assert all(check.meets for check in both.checks)
     assert {check.lost.count("and") for check in both.checks if check.lost} == {1}
 
@@ -235,12 +231,12 @@ def test_no_more_kinds_than_asked_for() -> None:
     one = planned(CHAT, AGENT, max_kinds="1")
     assert len({line.accelerator for line in two.instances}) == 2
     assert one.feasible and len({line.accelerator for line in one.instances}) == 1
-    assert one.bill is not None and two.bill is not None and one.bill.value >= two.bill.value
+    assert one.bill.value >= two.bill.value
     # The least used of the two is what carries everything alone for the least.
     (alone,) = (other for other in two.alternatives if other.name.startswith("one kind"))
     kind = one.instances[0].accelerator.partition("-")[0].upper()
     assert alone.name.startswith(f"one kind alone: {kind} "), "l40s-48gb is an L40S"
-    assert alone.usd_per_month is not None and one.bill.value <= alone.usd_per_month * 1.05
+    assert one.bill.value <= alone.usd_per_month * 1.05
 
 
 def test_what_a_kind_less_would_cost_by_bounds_is_no_fleet_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +258,7 @@ def test_a_fleet_with_more_room_is_surer() -> None:
         for room in ("2 %", "40 %")
     )
     (low,), (high,) = tight.checks, roomy.checks
-    assert low.chance is not None and high.chance is not None and low.chance < high.chance
+    assert low.chance < high.chance
 
 
 def test_a_chance_below_the_confidence_is_said_beside_the_objectives_that_hold() -> None:

@@ -33,13 +33,12 @@ def life() -> Any:
 
 
 def test_the_bill_is_both_halves(life: Any) -> None:
-    assert life.feasible and life.bill is not None
+    assert life.feasible
     made, served = life.make.options[0], life.serve.options[0]
     assert life.bill.part("making") == pytest.approx(4 * made.cost.value)
     assert life.bill.part("serving") == pytest.approx(served.cost.value * 12 * 730)
     assert sum(part.value for part in life.bill.parts) == pytest.approx(life.bill.value, rel=1e-12)
     assert life.serve_share == pytest.approx(life.bill.part("serving") / life.bill.value)
-    assert life.bill.low is not None and life.bill.high is not None
     assert life.bill.low <= life.bill.value <= life.bill.high
 
 
@@ -73,18 +72,18 @@ def test_smaller_ways_say_what_they_save_and_what_is_not_known(life: Any) -> Non
         # Narrow weights need not be cheaper: their products may be slower than those of FP8.
         assert ("more" in lever.what) == ((lever.saves_usd or 0.0) < 0)
         if "instead of meta-llama" in lever.change:
-            assert lever.saves_usd is not None and lever.saves_usd >= 0
+            assert lever.saves_usd >= 0
 
 
 def test_what_a_lever_costs_in_quality_is_published_or_unknown(life: Any) -> None:
     """C8 and C12: every lever that changes the answers says what others measured, or that nobody did."""
     levers = {lever.change: lever for lever in life.savings}
     sibling = next(lever for change, lever in levers.items() if "Llama-2-7b" in change)
-    assert sibling.published is not None and sibling.published.on == "this model"
+    assert sibling.published.on == "this model"
     assert 0.7 < (sibling.published.kept or 0) < 0.95 and "82.7%" in sibling.quality
     assert levers["lora instead of full"].published is not None
     unknown = levers["qlora instead of full"]
-    assert unknown.published is not None and unknown.published.kept is None and "nobody published" in unknown.quality
+    assert unknown.published.kept is None and "nobody published" in unknown.quality
     now = life.serve.options[0].configuration.precision.weights
     for change, lever in levers.items():
         assert lever.published is not None or "bf16 weights" in change or lever.saves_usd is None, change
@@ -96,7 +95,7 @@ def test_a_lever_below_the_floor_says_so() -> None:
     low = plan(serve=serve)
     sibling = next(lever for lever in low.savings if "Llama-2-7b" in lever.change)
     assert "below the quality floor" in sibling.what
-    assert sibling.published is not None and sibling.published.passes is False
+    assert sibling.published.passes is False
 
 
 def models_instead(model: str, **where: str) -> list[str]:
@@ -122,7 +121,6 @@ def test_the_timeline_runs_forward(life: Any) -> None:
 
 def test_more_service_costs_more_and_takes_a_larger_share() -> None:
     year, longer = (plan(months=months, quick=True) for months in ("12", "24"))
-    assert year.bill is not None and longer.bill is not None
     assert longer.bill.value > year.bill.value
     assert (longer.serve_share or 0) > (year.serve_share or 0)
 
@@ -163,8 +161,6 @@ def test_electricity_is_that_of_both_halves_for_as_long_as_they_run() -> None:
     }
     life = plan(**halves)
     made, served = life.make.options[0], life.serve.options[0].energy
-    assert served is not None and made.kwh is not None and made.kg_co2 is not None
-    assert served.kg_co2_per_month is not None
     assert life.kwh == pytest.approx(4 * made.kwh + 12 * served.kwh_per_month)
     assert life.kg_co2 == pytest.approx(4 * made.kg_co2 + 12 * served.kg_co2_per_month)
     said = printed("lifecycle", "--why", **LIFE | halves)
@@ -181,7 +177,7 @@ def test_the_report_says_the_terms_of_its_prices_once_and_no_electricity_that_no
 
 def test_a_quick_life_has_the_same_halves_and_no_other_ways(life: Any) -> None:
     quick = plan(quick=True)
-    assert quick.feasible and quick.bill is not None and quick.request.serve.quick
+    assert quick.feasible and quick.request.serve.quick
     assert quick.bill.part("making") == pytest.approx(life.bill.part("making") if life.bill else 0.0)
     assert quick.savings == quick.one_type == () and quick.timeline
 

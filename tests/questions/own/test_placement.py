@@ -28,13 +28,11 @@ MIXTURE, DENSE = counted("Qwen/Qwen3-30B-A3B"), counted("Qwen/Qwen3-32B")
 def test_nothing_moves_where_there_is_room() -> None:
     for shares in (MIXTURE, DENSE):
         found = smallest_placement(shares, short_by=-1.0)
-        assert found is not None
         assert (found.moved_bytes, found.read_share) == (0.0, 0.0)
 
 
 def test_experts_go_first_and_cost_less_than_their_share() -> None:
     found = smallest_placement(MIXTURE, short_by=8e9)
-    assert found is not None
     assert found.layers == 0
     assert found.moved_bytes >= 8e9
     assert found.read_share < found.moved_bytes / (MIXTURE.expert_bytes + MIXTURE.layer_bytes)
@@ -132,7 +130,6 @@ def test_a_name_is_read(text: str, found: list[tuple[int, str]]) -> None:
 )
 def test_a_memory_size_is_that_of_a_part_sold_with_several(text: str, part: str, gib: float) -> None:
     found = read_owned(text)[0].part
-    assert found is not None
     assert (found.id, found.memory_bytes) == (part, gib * GiB)
     assert is_unified(found)
 

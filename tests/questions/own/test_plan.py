@@ -41,8 +41,7 @@ def test_models_stand_by_published_score_at_the_wanted_speed() -> None:
             # Little's law: what all make is what each makes, times those in flight, less the time of prompts.
             assert row.output_tokens_per_s.value <= row.concurrency * row.per_request * 1.01
             low, high = row.output_tokens_per_s.low, row.output_tokens_per_s.high
-            assert low is not None and high is not None and low < row.output_tokens_per_s.value < high
-    assert plan.electricity is not None
+            assert low < row.output_tokens_per_s.value < high
     assert plan.electricity.value == pytest.approx(sum(group.usd_per_month or 0.0 for group in plan.groups))
     assert "Every group" in plan._repr_html_()
 
@@ -99,7 +98,6 @@ def test_a_workstation_card_has_what_its_serving_engine_does_not_run_too() -> No
 
 def test_rent_is_that_of_companies_unless_strangers_are_asked_for() -> None:
     usual, strangers = of("8 x H100").groups[0], planned(own="8 x H100", community="yes").groups[0]
-    assert usual.rented_usd_per_month is not None and strangers.rented_usd_per_month is not None
     assert strangers.rented_usd_per_month < usual.rented_usd_per_month
 
 
@@ -114,7 +112,7 @@ def test_what_is_owned_comes_first_and_the_rest_is_rented() -> None:
 def test_a_site_feeds_more_held_accelerators() -> None:
     plan = planned(own="8 x A100 80GB", site_power="100 kW", rack_power="30 kW", electricity="$0.20/kWh")
     site, group = plan.site, plan.groups[0]
-    assert site is not None and site.owned_power_w == group.power_w
+    assert site.owned_power_w == group.power_w
     counts = [cap.accelerators for cap in site.caps]
     assert counts == sorted(counts) and counts[0] > 50
     assert all(cap.tokens_per_s_per_mw > 0 for cap in site.caps)

@@ -23,7 +23,7 @@ def test_a_plan_takes_what_is_there_and_says_what_renting_would_do() -> None:
     there = {"a100-sxm4-80gb": 8, "l40s": 4}
     assert all(option.bill.accelerators <= there[option.configuration.accelerator] for option in able.options)
     short = tonnage.plan_serve(**fields, rate="5000/s")
-    assert not short.feasible and short.binding is not None and short.binding.limit == "count"
+    assert not short.feasible and short.binding.limit == "count"
     assert any("without --own" in said for said in short.relaxing)
 
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner
+from tests.command import told as command
 
 import tonnage
-from tonnage.cli import root
 from tonnage.errors import BadRequest
 
 CASE: dict[str, Any] = {
@@ -28,7 +27,6 @@ def predicted(**changes: Any) -> Any:
 
 
 def ttft(found: Any) -> float:
-    assert found.ttft_s is not None
     return found.ttft_s.mean
 
 
@@ -47,7 +45,7 @@ def test_images_are_encoded_before_the_first_token_and_kept_ones_are_not() -> No
 
 def test_a_file_of_cases_and_python_say_the_same(tmp_path: Path) -> None:
     (tmp_path / "cases.jsonl").write_text(json.dumps(CASE | {"images": FOUR}), encoding="utf-8")
-    told = CliRunner().invoke(root, ["predict", str(tmp_path / "cases.jsonl")])
+    told = command("predict", str(tmp_path / "cases.jsonl"))
     assert told.exit_code == 0, told.output
     assert json.loads(told.output)["ttft_s"]["mean"] == ttft(predicted(images=FOUR))
 

@@ -13,9 +13,9 @@ import click
 import msgspec
 import pytest
 from click.shell_completion import ShellComplete
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.command import told as answer_of
 
 import tonnage
 from tonnage.cli import root
@@ -78,7 +78,7 @@ def test_every_field_is_an_option_with_its_help(question: str) -> None:
 
 
 def test_help_lists_no_argument_among_options() -> None:
-    shown = CliRunner().invoke(root, ["calibrate", "--help"]).output
+    shown = answer_of("calibrate", "--help").output
     assert shown.count("MEASUREMENTS...") == 1 and "Model and engine:" in shown
 
 
@@ -192,10 +192,10 @@ def test_a_plan_states_the_numbers_it_was_made_with() -> None:
 
 @pytest.mark.parametrize("question", REQUESTS)
 def test_fields_are_listed_as_text_and_json(question: str) -> None:
-    run = CliRunner().invoke(root, ["fields", question, "--json"])
+    run = answer_of("fields", question, "--json")
     listed = json.loads(run.output)
     assert [field["name"] for field in listed["fields"]] == [field.name for field in describe_fields(question)]
-    shown = CliRunner().invoke(root, ["fields", question]).output
+    shown = answer_of("fields", question).output
     assert all(field["name"] in shown for field in listed["fields"])
     assert max(map(len, shown.splitlines())) <= 100
 

@@ -62,9 +62,9 @@ def test_a_larger_count_costs_more_and_ends_sooner() -> None:
 
 def test_what_no_count_can_do_is_an_answer() -> None:
     plan = planned(model="deepseek-v3", count="8")
-    assert not plan.feasible and plan.binding is not None and plan.binding.limit == "memory"
+    assert not plan.feasible and plan.binding.limit == "memory"
     late = planned(deadline="1 min")
-    assert not late.feasible and late.binding is not None and late.binding.limit == "deadline"
+    assert not late.feasible and late.binding.limit == "deadline"
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_merged_wins_where_the_base_alone_is_fast_enough_and_each_adapter_is_bus
     busy = plan(adapters=2, adapter_rank=512, rate="60/s", tpot="12 ms")
     first = busy.options[0]
     assert kept(busy)[0] == busy.trail[-1].answer == "merged" and "resident $" in busy.trail[-1].because
-    assert first.replicas % 2 == 0 and first.chance is not None and first.chance >= 0.8
+    assert first.replicas % 2 == 0 and first.chance >= 0.8
     rare = plan(adapters=2, rate="2/s")
     assert kept(rare)[0] == "resident" and rare.options[0].replicas == 1
 

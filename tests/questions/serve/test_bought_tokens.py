@@ -29,7 +29,6 @@ def planned(rate_per_s: float, model: str = MODEL, **changes: str) -> Any:
 
 def test_the_load_costs_its_tokens_at_the_listed_prices() -> None:
     instead = planned(1.0).tokens
-    assert instead is not None
     for one in instead.options:
         assert one.usd_per_hour == pytest.approx(
             3600 * (1000 * one.usd_per_million_input + 200 * one.usd_per_million_output) / 1e6
@@ -43,10 +42,9 @@ def test_the_load_costs_its_tokens_at_the_listed_prices() -> None:
 
 def test_renting_wins_from_the_stated_load_and_not_below() -> None:
     small = planned(0.01, DEAR).tokens
-    assert small is not None and small.wins_from_per_s is not None
+    assert small.wins_from_per_s is not None
     assert small.times > 3
     above, below = (planned(small.wins_from_per_s * factor, DEAR).tokens for factor in (1.02, 0.9))
-    assert above is not None and below is not None
     assert above.times <= 1.0 < below.times
 
 
@@ -54,11 +52,11 @@ def test_a_price_that_no_load_reaches_is_said_to_win() -> None:
     instead = tonnage.plan_serve(
         MODEL, rate=1.0, prompt_tokens=1000, output_tokens=200, quick=True, accelerator="t4"
     ).tokens
-    assert instead is not None and instead.wins_from_per_s is None
+    assert instead.wins_from_per_s is None
     assert "renting wins at no load" in instead.sentence
 
 
 def test_others_tunes_and_unlisted_models_have_no_price_of_theirs() -> None:
     named = planned(1.0, "meta-llama/Meta-Llama-3.1-8B").tokens
-    assert named is not None and not any("distill" in one.name.lower() for one in named.options)
+    assert not any("distill" in one.name.lower() for one in named.options)
     assert planned(1.0, "13B").tokens is None

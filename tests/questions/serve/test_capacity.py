@@ -59,7 +59,6 @@ def looked_at(accelerator: str, ranks: int) -> tuple[Serve, float, SearchedCapac
     )
     candidate = next(one for one in outcomes if isinstance(one, Candidate) and one.configuration.layout.ranks == ranks)
     coarse = search_capacity(asked, candidate.replica, requests=draw_requests(asked), guess=candidate.best, close=False)
-    assert coarse.best is not None
     return (
         asked,
         coarse.best.rate_per_s,

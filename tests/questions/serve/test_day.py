@@ -132,7 +132,7 @@ def test_warmer_starts_are_shorter_and_switching_off_sooner_is_cheaper() -> None
 def test_a_reserved_fleet_saves_nothing_by_switching_off() -> None:
     bought = replace(option(), bill=replace(option().bill, term="reserved-1y"))
     found = fleet_day(asked(day="consumer"), bought)
-    assert found is not None and found.wasted_share == pytest.approx(0.0, abs=1e-12)
+    assert found.wasted_share == pytest.approx(0.0, abs=1e-12)
     for name in ("autoscaled", "scale-to-zero"):
         assert way(found, name).usd_per_hour == pytest.approx(way(found, "peak").usd_per_hour)
 
@@ -182,7 +182,7 @@ def test_a_burst_is_charged_until_half_a_step_after_its_end() -> None:
 def test_the_sentence_tells_what_following_the_load_saves() -> None:
     half_a_day = {"rate": "60/h", "on_for": "12 h", "off_for": "12 h", "cold_start": "1 min"}
     plan = plan_serve(asked(**half_a_day), today=date(2026, 11, 21))
-    assert plan.day is not None and plan.day.best == "scale-to-zero"
+    assert plan.day.best == "scale-to-zero"
     best, peak = way(plan.day, "scale-to-zero").usd_per_month, way(plan.day, "peak").usd_per_month
     assert plan.sentence.endswith(f"(scale-to-zero) it is ${best:,.0f} a month, not ${peak:,.0f}.") and best < peak
     assert "a month, not" not in plan_serve(asked(), today=date(2026, 11, 21)).sentence
@@ -226,7 +226,6 @@ def test_a_replica_is_committed_where_it_is_used_for_more_than_its_share_of_the_
 def test_a_plan_says_how_many_are_committed_and_takes_them_where_it_may() -> None:
     fields = {**CHAT, "rate": "200/s", "day": "consumer", "provider": ["gcp"]}
     told = plan_serve(serve_request(fields), today=date(2026, 11, 23))
-    assert told.day is not None
     based = way(told.day, "base and burst")
     assert 0 < based.committed < based.replicas_most and based.saves > 0.2 and based.commitment is not None
     assert based.note.startswith("allow it with --term") and told.day.best != "base and burst"
@@ -236,4 +235,4 @@ def test_a_plan_says_how_many_are_committed_and_takes_them_where_it_may() -> Non
 
 def test_a_place_without_committed_prices_has_no_base() -> None:
     told = plan_serve(serve_request({**CHAT, "day": "consumer", "provider": ["verda"]}), today=date(2026, 11, 23))
-    assert told.day is not None and all(not one.committed for one in told.day.ways)
+    assert all(not one.committed for one in told.day.ways)

@@ -64,7 +64,7 @@ def test_no_replica_takes_more_than_the_margin_says(load: str, some: str) -> Non
 def test_those_shown_are_simulated_and_their_lower_bound_is_planned_with(chat: ServePlan) -> None:
     for option in [o for o in chat.options if o.sure][:CONTENDERS]:
         seen = option.capacity.simulated
-        assert seen is not None and 0 < seen.low_per_s <= seen.rate_per_s <= seen.high_per_s
+        assert 0 < seen.low_per_s <= seen.rate_per_s <= seen.high_per_s
         assert option.capacity.max_rate_per_s.value == seen.low_per_s
         assert seen.resource in {"kv", "batch limit", "compute", "bandwidth", "host"}
         assert seen.cause in option.capacity.binds_text and seen.cause in option.verdict

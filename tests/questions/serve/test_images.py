@@ -53,13 +53,12 @@ def test_both_ways_on_the_ranks_are_options_and_whole_images_lead(large: Any) ->
 
 def test_every_place_is_priced_and_told(large: Any) -> None:
     found = large.images
-    assert found is not None and [way.configuration for way in found.ways][1].endswith("encoder-dp")
+    assert [way.configuration for way in found.ways][1].endswith("encoder-dp")
     divided, dealt, split, together, _ = found.ways
     assert dealt.encode_s < divided.encode_s < together.encode_s and together.move_s > 0.0
     tp = large.options[0].configuration.layout.tp
     units = [re.search(r"(\d+)e(?:(\d+)p)?(\d+)p?d$", way.configuration) for way in (split, together)]
     for way, unit in zip((split, together), units, strict=True):
-        assert unit is not None
         encode, *others = (int(count or 0) for count in unit.groups())
         assert way.accelerators == encode + tp * sum(others)
     # Encoders of their own take the encoder out of the steps, so that a unit takes more than a replica.
@@ -74,7 +73,6 @@ def test_a_small_model_may_rank_units_with_encoders_and_pictures_show_the_places
     assert units, [o.configuration.label() for o in small.options]
     first = units[0]
     pools = first.configuration.pools
-    assert pools is not None
     assert first.accelerators == first.replicas * (pools.encode + pools.prefill + pools.decode)
     name = f"{pools.encode}E" + (f"{pools.prefill}P{pools.decode}D" if pools.prefill else f"{pools.decode}PD")
     assert name in first.configuration.settings()
@@ -92,7 +90,6 @@ def test_images_found_again_cost_less() -> None:
     costs = [plan(rate="40/s", image_hits=hits).options[0].bill.usd_per_hour for hits in (None, "90 %")]
     assert costs[1] <= costs[0]
     kept = plan(distinct_images=2000).images
-    assert kept is not None
     beside, apart = kept.ways[0].hits, kept.ways[3].hits
     assert beside < 0.01 < apart <= 1.0
 

@@ -201,17 +201,13 @@ def test_a_kernel_engineer_finds_where_the_time_of_a_70b_model_goes() -> None:
     weights = 0.0
     for name in streamed:
         run = runs[name].execution
-        assert run is not None
         weights += run.count * run.shape["n"] * run.shape["k"]
     # Four ranks hold all of the 70 billion weights but the input table, and a decode step streams them once.
     assert weights * 4 == pytest.approx(70.55e9 - 128256 * 8192, rel=0.01)
     assert 0.6 < sum(runs[name].value for name in streamed) / decode.value < 0.8
     product = runs["feed-forward up"]
-    assert product.evidence is not None
     assert product.evidence.bound == "memory"
-    assert product.evidence.roofline_share is not None
     assert 0.75 < product.evidence.roofline_share < 0.95
     assert product.evidence.file == "efficiency/h100-sxm5-80gb.vllm.grids"
     sums = runs["attention all-reduce"].execution
-    assert sums is not None
     assert (sums.count, sums.shape["ranks"]) == (80, 4)

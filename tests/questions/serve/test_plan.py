@@ -43,14 +43,14 @@ def test_options_are_ranked_by_cost_and_meet_the_objectives(chat: Any) -> None:
         assert option.headroom >= 0.25 - 1e-6
         assert option.accelerators == option.replicas * option.configuration.layout.ranks
         assert option.usd_per_month == pytest.approx(option.bill.usd_per_hour * 730)
-        assert option.cost.low is not None and option.cost.low <= option.cost.value <= (option.cost.high or 0)
+        assert option.cost.low <= option.cost.value <= (option.cost.high or 0)
 
 
 def test_the_chance_decides(chat: Any) -> None:
     asked = chat.request.confidence
     assert asked == 0.8 and chat.options[0].sure
     for option in chat.options:
-        assert option.chance is not None and 0.0 < option.chance <= 1.0
+        assert 0.0 < option.chance <= 1.0
         assert option.sure is (option.chance >= asked - 1e-9)
         assert option.sure is ("only" not in option.verdict)
 
@@ -96,7 +96,7 @@ def test_the_trail_answers_four_questions(chat: Any) -> None:
 
 def test_a_model_too_large_for_what_is_allowed_names_the_shortfall() -> None:
     answer = plan(model="meta-llama/Llama-3.1-405B", accelerator="L4", max_accelerators="1")
-    assert not answer.feasible and answer.binding is not None
+    assert not answer.feasible
     assert answer.binding.limit == "memory" and (answer.binding.short_by or 0) > 100e9
 
 
@@ -106,13 +106,13 @@ def test_the_longest_context_fits_the_cache_of_every_option() -> None:
     for one in plan(**fields, context="128k").options:
         assert one.kv_tokens >= 128_000
     alone = plan(**fields, context="128k", max_accelerators="1")
-    assert not alone.feasible and alone.binding is not None
+    assert not alone.feasible
     assert alone.binding.limit == "cache" and "one request needs 128,000" in alone.binding.reason
 
 
 def test_filters_that_leave_nothing_say_which() -> None:
     answer = plan(country="DE", provider="crusoe")
-    assert not answer.feasible and answer.binding is not None and answer.binding.limit in {"country", "provider"}
+    assert not answer.feasible and answer.binding.limit in {"country", "provider"}
 
 
 def test_eu_only_buys_in_the_union() -> None:
@@ -163,7 +163,7 @@ def test_flip_of_the_load_is_where_another_replica_is_needed() -> None:
 def test_every_option_says_what_its_money_and_electricity_buy(chat: Any) -> None:
     for option in chat.options:
         costs = option.unit_costs
-        assert costs is not None and option.billing is not None and option.idle_usd_per_month is not None
+        assert option.billing is not None
         assert costs.usd_per_million_output_tokens == pytest.approx(option.usd_per_million_output_tokens)
         assert costs.usd_per_request * 4 * 3600 == pytest.approx(option.cost.value, rel=0.01)
         assert 0 <= option.capacity.prompt_share <= 1

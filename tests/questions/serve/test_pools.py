@@ -31,7 +31,6 @@ def found() -> Any:
 
 def test_a_fleet_of_pools_carries_the_load_within_the_objectives(found: Any) -> None:
     pools = found.pools
-    assert pools is not None
     assert pools.ttft_s <= 2.0 and pools.tpot_s <= 0.04
     assert pools.units * pools.rate_per_s * (1 - found.request.headroom) >= 6.0
     workers = pools.units * (pools.prefill_workers + pools.decode_workers)
@@ -41,14 +40,12 @@ def test_a_fleet_of_pools_carries_the_load_within_the_objectives(found: Any) -> 
 
 
 def test_long_prompts_and_tight_answers_are_what_pools_are_for(found: Any) -> None:
-    assert found.pools is not None
     assert found.pools.rate_per_s > found.pools.together_per_s > 0
     assert "Disaggregated (" in found.sentence or found.pools.saves < 0.01
 
 
 def test_caches_move_inside_an_instance_where_the_unit_fits_into_one(found: Any) -> None:
     pools = found.pools
-    assert pools is not None
     ranks = (pools.prefill_workers + pools.decode_workers) * pools.configuration.layout.ranks
     assert pools.leaves_node == (ranks > 8)
     assert ("network" in pools.sentence) == pools.leaves_node
@@ -72,7 +69,7 @@ def test_units_are_rows_where_they_cost_less_than_any_replica() -> None:
     quick = plan(**TIGHT, quick=True)
     first, *others = quick.options
     split = first.configuration.pools
-    assert split is not None and first.sure
+    assert first.sure
     assert first.accelerators == first.replicas * (split.prefill + split.decode) * first.configuration.layout.ranks
     assert first.bill.instances * first.bill.accelerators_per_instance >= first.accelerators
     plain = [option for option in others if option.configuration.pools is None and option.sure]
@@ -84,7 +81,7 @@ def test_units_are_rows_where_they_cost_less_than_any_replica() -> None:
 def test_a_unit_in_the_table_is_simulated_like_a_replica() -> None:
     first = plan(**TIGHT).options[0]
     seen = first.capacity.simulated
-    assert first.configuration.pools is not None and seen is not None
+    assert first.configuration.pools is not None
     assert seen.tried and first.capacity.ttft_s.value <= 1.0 and first.capacity.tpot_s.value <= 0.015
     assert first.replicas * seen.low_per_s >= 20.0
 

@@ -122,7 +122,6 @@ def test_more_adapters_higher_rank_and_less_skew_are_never_faster(slots: Any, ch
     worse = msgspec.structs.replace(base, **change)
     worse = msgspec.structs.replace(worse, slots=worse.count if slots == "all" else 8)
     good, bad = replica(base), replica(worse)
-    assert good.times is not None and bad.times is not None
     assert bad.kv_tokens <= good.kv_tokens * 1.02  # fewer sequences leave a little more room for the cache
     assert bad.times.prefill_s >= good.times.prefill_s
     shared = min(len(good.times.batches), len(bad.times.batches)) - 1
@@ -135,7 +134,6 @@ def test_punica_adds_about_two_milliseconds_a_token() -> None:
     for model in ("llama-2-7b", "llama-2-13b"):
         own = replica(Adapters(count=1000, rank=16, slots=32), model, "a100-sxm-80gb").times
         base = replica(None, model, "a100-sxm-80gb").times
-        assert own is not None and base is not None
         added = own.decode_s[own.batches.index(16.0)] - base.decode_s[base.batches.index(16.0)]
         assert 1e-3 < added < 4e-3
 
@@ -216,7 +214,6 @@ def test_each_token_more_is_a_pass_more_and_the_simulation_counts_the_same() -> 
     assert all(one > 0.0 for one in further) and further[1] == pytest.approx(further[0], rel=0.1)
     table = tables[2]
     arrays = step_arrays(table, max_num_seqs=64, budget=2048)
-    assert table.speculation is not None
     cycle = table.decode_s(16, 500.0) * table.speculation.gained
     o = table.overheads
     host = o.step_s + o.sequence_s * 16

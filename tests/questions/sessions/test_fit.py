@@ -124,7 +124,7 @@ def test_a_traffic_block_states_sessions() -> None:
     block = {"profile": "coding-agent", "turns": 20, "system_prompt": 6000}
     request = serve_request({**SMALL, "traffic": block})
     profile = profile_of(request.sessions, request.lengths)
-    assert profile is not None and profile.shared == ((6000.0, 1.0),)
+    assert profile.shared == ((6000.0, 1.0),)
     turns = steady_turns(profile)
     assert len(turns.prompt) / turns.sessions == pytest.approx(20, rel=0.15)
     assert request.lengths.prompt_tokens == pytest.approx(turns.prompt.mean())
@@ -181,12 +181,11 @@ def test_an_option_is_opened_with_the_hits_that_it_was_planned_with() -> None:
     large = {"model": "meta-llama/Llama-3.1-70B-Instruct", "rate": "10/s", "ttft": "2 s", "tpot": "15 ms"}
     for plan in (served(), served(**large, provider="hyperstack", region="CANADA-1")):
         first, case = plan.options[0], case_of_option(plan, 1)
-        assert first.reuse is not None and case is not None and case.sessions is not None
         assert case.sessions.prefix_hits == pytest.approx(1 - first.reuse.computed_tokens / 8596, abs=0.01)
         result = predict(case)
         assert isinstance(result, ServeResult) and result.ttft_s is not None
         shown = explain_plan(plan)
-        assert shown is not None and [node.name for node in shown.numbers][:2] == ["TTFT", "TPOT"]
+        assert [node.name for node in shown.numbers][:2] == ["TTFT", "TPOT"]
     near = next(node for node in (explain_plan(served()) or pytest.fail()).numbers if node.name == "TTFT")
     beyond = next((part.value for part in near.parts if part.name == "beyond the steady state"), 0.0)
     # The tree has equal lengths; what long prompts add to the mean is a part beside it, with its name.
@@ -221,7 +220,7 @@ def test_halves_of_a_steady_log_agree(gateway: str) -> None:
     for at in found.curve:
         # Half of 5,000 requests: chance alone moves a prediction by some points.
         assert at.predicted == pytest.approx(at.hit_rate, abs=0.08), at.tokens
-    assert found.profile is not None and found.profile.shared[0][0] == 512.0
+    assert found.profile.shared[0][0] == 512.0
 
 
 def test_halves_and_sizes() -> None:

@@ -34,7 +34,7 @@ def test_an_agents_plan_prices_what_its_cache_does_not_give(agents: Any) -> None
     reuse, first = agents.options[0].reuse, agents.options[0].configuration
     # Of options that cost the same one is shown, so the cache's format is stated.
     without = planned(reuse=False, kv_precision=first.precision.kv)
-    assert reuse is not None and without.options[0].reuse is None and without.sessions is None
+    assert without.options[0].reuse is None and without.sessions is None
     assert 0.3 < reuse.hit_rate <= reuse.unbounded == pytest.approx(0.59, abs=0.02)
     assert reuse.computed_tokens == pytest.approx(8596 * (1 - reuse.hit_rate), rel=0.01)
     same = next(o for o in without.options if o.configuration == first)
@@ -57,7 +57,6 @@ def test_an_agents_plan_prices_what_its_cache_does_not_give(agents: Any) -> None
 
 
 def test_more_cache_never_finds_less_nor_costs_more(agents: Any) -> None:
-    assert agents.sessions is not None
     sizes = agents.sessions.sizes
     assert [size.tokens for size in sizes] == sorted(size.tokens for size in sizes) and len(sizes) >= 5
     assert all(a.hit_rate <= b.hit_rate + 0.005 for a, b in itertools.pairwise(sizes))
@@ -66,14 +65,12 @@ def test_more_cache_never_finds_less_nor_costs_more(agents: Any) -> None:
 
 def test_a_session_costs_its_turns_and_a_solved_task_more(agents: Any) -> None:
     found, first = agents.sessions, agents.options[0]
-    assert found is not None and first.unit_costs is not None
     assert found.usd_per_session == pytest.approx(found.turns * first.unit_costs.usd_per_request)
     assert found.usd_per_solved == pytest.approx(found.usd_per_session / 0.4)
 
 
 def test_the_first_screen_says_what_is_found_again(agents: Any) -> None:
     said = html.unescape(re.sub(r"<[^>]+>", "", agents._repr_html_()))
-    assert agents.options[0].reuse is not None
     allowed = f"(sessions allow {agents.options[0].reuse.unbounded:.0%})"
     assert f"prompt tokens found again {allowed}" in said and "What cache buys" in said
     full = " ".join(planned(traffic="code").provenance.assumed)

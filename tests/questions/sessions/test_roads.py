@@ -77,7 +77,7 @@ def apart() -> Any:
 
 def test_units_of_both_kinds_find_prompts_again(apart: Any) -> None:
     first = apart.options[0]
-    assert first.reuse is not None and not first.reuse.answers
+    assert not first.reuse.answers
     assert 0.4 < first.reuse.hit_rate <= first.reuse.unbounded
     sizes = apart.sessions.sizes if apart.sessions else ()
     none = next(size for size in sizes if size.name == "no reuse")

@@ -30,8 +30,6 @@ def told(**changes: Any) -> Any:
 def test_answers_do_not_wait_for_prompts_of_others() -> None:
     apart, together = told(), told(disaggregation=None, replicas=2)
     assert apart.requests == together.requests == 1500
-    assert apart.itl_s is not None and together.itl_s is not None
-    assert apart.itl_s.p99 is not None and together.itl_s.p99 is not None
     assert apart.itl_s.p99 < 0.5 * together.itl_s.p99
     assert apart.fleet is None
 

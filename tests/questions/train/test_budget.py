@@ -14,7 +14,7 @@ def test_the_nearest_budget_is_what_the_run_costs_that_leads_without_one(deadlin
     limits = {} if deadline is None else {"deadline": deadline}
     least = tonnage.plan_train(**RUN, **limits).options[0].cost.value
     refused = tonnage.plan_train(**RUN, **limits, budget=f"${least / 2:.0f}")
-    assert not refused.feasible and refused.binding is not None and refused.binding.limit == "budget"
+    assert not refused.feasible and refused.binding.limit == "budget"
     named = re.match(r"budget \$([\d,.]+) on ", refused.binding.nearest or "")
     assert named is not None, refused.sentence
     usd = float(named[1].replace(",", ""))

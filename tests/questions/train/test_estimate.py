@@ -44,14 +44,14 @@ def test_no_peak_is_said_to_be_below_what_counts_and_formats_give() -> None:
     lora = train_setup("eager", method="lora", seq_len=128)
     found = estimate.memory(lora)
     exact = sum(part.value for part in found.parts if part.name in EXACT)
-    assert found.low is not None and exact <= found.low <= found.value
+    assert exact <= found.low <= found.value
     assert found.low > found.value / estimate.errors(lora).factor("memory_peak_bytes")
 
 
 def test_a_peak_has_an_upper_end_of_its_own() -> None:
     whole = train_setup(software="megatron")
     found, upper = estimate.memory(whole), estimate.errors(whole).factor("memory_peak_bytes_upper")
-    assert found.low is not None and found.high == pytest.approx(found.value * upper)
+    assert found.high == pytest.approx(found.value * upper)
     assert 1.0 < upper < found.value / found.low, "tables of Megatron lie below their prediction, not above"
 
 

@@ -184,7 +184,7 @@ def test_only_a_deadline_moves_a_small_fine_tune_to_more_accelerators() -> None:
 
 def test_impossible_memory_names_the_states_and_the_smallest_that_works() -> None:
     answer = train(model="meta-llama/Llama-3.1-70B", accelerator="H100", provider="gcp", count="8", deadline=None)
-    assert not answer.feasible and answer.binding is not None and answer.binding.limit == "memory"
+    assert not answer.feasible and answer.binding.limit == "memory"
     assert "more than available: 8 x " in (answer.binding.reason or "")
     assert (answer.binding.nearest or "").startswith("smallest that works: 16 x H100 SXM5 80 GB")
     assert "TiB of states" in answer.sentence
@@ -192,12 +192,12 @@ def test_impossible_memory_names_the_states_and_the_smallest_that_works() -> Non
 
 def test_filters_that_leave_nothing_say_which() -> None:
     answer = train(country="DE", provider="crusoe", vendor=None)
-    assert not answer.feasible and answer.binding is not None and answer.binding.limit in {"country", "provider"}
+    assert not answer.feasible and answer.binding.limit in {"country", "provider"}
 
 
 def test_several_instances_need_a_network() -> None:
     answer = train(accelerator="RTX 6000 Ada", deadline=None, count="16")
-    assert not answer.feasible and answer.binding is not None and answer.binding.limit == "offer"
+    assert not answer.feasible and answer.binding.limit == "offer"
 
 
 def test_the_whole_catalogue_is_planned_within_three_seconds_and_what_is_measured_leads() -> None:

@@ -50,7 +50,7 @@ def test_software_is_planned_where_it_runs() -> None:
     asked = {"model": "meta-llama/Llama-2-7b-hf", "tokens": "1B", "count": "64", "accelerator": "tpu-v5e"}
     refused = plan("train", **asked, framework="megatron")
     assert not refused.feasible and "megatron does not run there" in refused.sentence
-    assert refused.binding is not None and refused.binding.nearest == "--framework maxtext"
+    assert refused.binding.nearest == "--framework maxtext"
     assert plan("train", **asked, framework="maxtext").feasible
 
 
