@@ -290,6 +290,7 @@ def test_a_stated_load_beyond_what_it_carries_is_a_finding() -> None:
     fields = {"file": (FILES / name).read_text(encoding="utf-8"), "rate": "50/s", **LAMBDA}
     found = adopt(adopt_request(fields), read(name), today=TODAY)
     assert not found.feasible and found.current is not None
+    assert "does not carry the load; " in found.sentence and found.sentence.endswith(" does.")
     assert any("50/s arrive" in finding for finding in found.findings)
     assert isinstance(found.better, ServePlan) and found.better.feasible
     best = found.better.options[0]

@@ -70,6 +70,12 @@ def test_help_and_version() -> None:
     [
         (("catlog",), "tonnage: no command 'catlog'; did you mean 'catalog'?"),
         (("catalog", "acelerators"), "tonnage: no command 'acelerators'; did you mean 'accelerators'?"),
+        (("pla'n",), "tonnage: no command 'pla'n'; did you mean 'plan'?"),
+        (("plan", "ser'e"), "tonnage: no command 'ser'e'; did you mean 'serve'?"),
+        (
+            ("plan", "serve", "llama-3.1-8b", "H100", "SXM"),
+            "tonnage: got unexpected extra arguments (H100 SXM); name an accelerator with --accelerator 'H100 SXM'",
+        ),
         (("--hlep",), "tonnage: no option '--hlep'; did you mean '--help'? (see `tonnage --help`)"),
         (("fit", "llama-3.1-8b", "--gpu", "h100"), "tonnage: no option '--gpu'; here it is '--accelerator'"),
         (

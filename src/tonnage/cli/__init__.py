@@ -197,7 +197,8 @@ def _usage_sentence(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption):
         message = f"no option '{echo(error.option_name)}'{_instead(error, _options(ctx))}"
     elif ctx is not None and isinstance(ctx.command, click.Group) and "No such command" in message:
-        name = next(iter(re.findall(r"No such command '(.*?)'", message)), "")
+        quoted = re.match(r"""No such command (['"])(.*?)\1(?:\.|$)""", message)
+        name = quoted[2] if quoted else ""
         known = ctx.command.list_commands(ctx)
         hint = did_you_mean(nearest(name, known, count=1))
         message = f"no command '{echo(name)}'; {hint}commands: {', '.join(known)}"
@@ -208,7 +209,7 @@ def _usage_sentence(error: click.ClickException) -> str:
 
 def _as_option(message: str, known: list[str]) -> str:
     """Where a name stands that no argument takes: the option that takes an accelerator."""
-    extra = re.search(r"unexpected extra argument \((.*)\)", message)
+    extra = re.search(r"unexpected extra arguments? \((.*)\)", message)
     if extra is None or "--accelerator" not in known:
         return ""
     return f"; name an accelerator with --accelerator '{echo(extra[1])}'"

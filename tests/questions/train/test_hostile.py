@@ -77,3 +77,12 @@ def test_images_come_in_batches_of_images() -> None:
     )
     assert plan.options[0].configuration.global_batch == 256
     assert any("256 images" in said for said in plan.provenance.assumed)
+
+
+def test_what_is_interrupted_faster_than_it_advances_is_refused_and_not_proposed() -> None:
+    made = train(
+        tokens="1e13", accelerator="a100-sxm4-80gb", count="524288", global_batch="524288", term="spot", deadline=None
+    )
+    assert not made.feasible and made.binding.limit == "interruptions"
+    ways = [way for way in made.relaxing if not way.startswith("without --deadline")]
+    assert ways and not any("e+" in way or len(way) > 120 for way in ways)

@@ -9,7 +9,6 @@ the same work. Everything that the file does not say is assumed once, for both, 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from datetime import date
 from typing import Any, Final
 
@@ -81,8 +80,8 @@ def adopt(
     looking = served_today if running.kind == "serve" else trained_today
     found = looking(request, running, accelerator=accelerator, additions=additions, today=day)
     saving = _saving(found.sides)
-    sentence = _sentence(running, found.sides, saving, found.findings)
-    return with_calibrations(replace(found, sentence=sentence, saving=saving), additions=additions)
+    told = replace(found, sentence=_sentence(found, saving), saving=saving)
+    return with_calibrations(told, additions=additions)
 
 
 def accelerator_of(request: Adopt, machine: Machine, *, additions: Additions) -> str:
@@ -130,19 +129,24 @@ def _saving(sides: ServeSides | TrainSides) -> Saving | None:
     )
 
 
-def _sentence(running: Running, sides: ServeSides | TrainSides, saving: Saving | None, findings: Sequence[str]) -> str:
+def _sentence(found: Adoption, saving: Saving | None) -> str:
     """The answer in one sentence."""
+    sides = found.sides
     current, better = sides.current, sides.better
     if current is None:
         after = f" {better.sentence}" if better is not None and better.feasible else ""
-        return f"What the {running.format} starts cannot run: {findings[0] if findings else 'it does not fit'}.{after}"
+        why = found.findings[0] if found.findings else "it does not fit"
+        return f"What the {found.running.format} starts cannot run: {why}.{after}"
     option = current.options[0]
     cost = show(option.bill.usd_per_hour, "USD/h")
     now = f"Today {accelerators_text(option)} at {cost} ({provider_name(option.bill.provider)})"
-    if saving is None or better is None:
+    first = better.options[0] if better is not None and better.options else None
+    then = "" if first is None else f"{accelerators_text(first)} at {show(first.bill.usd_per_hour, 'USD/h')}"
+    if not found.feasible:
+        does = "nothing that was found does" if first is None else f"{then} ({provider_name(first.bill.provider)}) does"
+        return f"{now} {'do' if option.accelerators > 1 else 'does'} not carry the load; {does}."
+    if saving is None or first is None:
         return f"{now}: nothing cheaper does the same."
-    first = better.options[0]
-    then = f"{accelerators_text(first)} at {show(first.bill.usd_per_hour, 'USD/h')}"
     per = "a month" if saving.unit == "month" else "on the run"
     does = _does_the_same(option.configuration, first.configuration)
     there = provider_name(first.bill.provider)

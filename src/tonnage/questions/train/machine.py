@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from tonnage import catalog
+from tonnage.catalog import provider_name
 from tonnage.catalog.failures import run_fact
 from tonnage.catalog.providers import storage_prices
 from tonnage.core.board_power import SUM, Used, spread, used_by
@@ -85,18 +86,19 @@ def storage_text(option: TrainOption, *, parameters: float) -> str:
     provider = catalog.providers().get(name)
     egress = provider.egress_usd_per_gb if provider else None
     size = parameters * _RESULT_BYTES
+    result = f"{size / 1e9:,.3g} GB"  # as it is charged
     kept = (
         "checkpoints and data are stored at its list price"
         if name in storage_prices()
         else ("storage is not in the bill, as no price of it is known")
     )
     if egress is None:
-        out = f"what it charges for taking the result out ({show(size, 'bytes')}) is not known either way"
+        out = f"what it charges for taking the result out ({result}) is not known either way"
     elif not egress:
-        out = f"taking the result out ({show(size, 'bytes')}) is free"
+        out = f"taking the result out ({result}) is free"
     else:
-        out = f"taking the result out ({show(size, 'bytes')}) would add {show(size / 1e9 * egress, 'USD')}"
-    return f"{name}: {kept}; {out}"
+        out = f"taking the result out ({result}) would add {show(size / 1e9 * egress, 'USD')}"
+    return f"{provider_name(name)}: {kept}; {out}"
 
 
 _WORKERS: Final = 3

@@ -237,7 +237,7 @@ def cost_of(
     ]
     with_lines.sort(key=lambda one: sum(line.value for line in (*one[1], *one[2])))
     made, lines, stored = with_lines[0]
-    share = run.billed_s / run.wall_s.value if run.wall_s.value else 1.0
+    share = run.billed_s / run.wall_s.value if 0.0 < run.wall_s.value < math.inf else 1.0
     aside = sum(line.value for line in stored)
     low, high = (_charged_usd(made, (end or 0.0) * share) + aside for end in (run.wall_s.low, run.wall_s.high))
     usd = sum(line.value for line in (*lines, *stored))
@@ -277,6 +277,8 @@ def _charged_usd(made: Bill, billed_s: float) -> float:
     """
     What a run of that length is charged: the provider's steps and its least charge hold for a quick one too. [USD]
     """
+    if not math.isfinite(billed_s):
+        return math.inf
     rules = billing_rules(catalog.providers().get(made.provider))
     return made.usd_per_hour * charged_hours(billed_s, rules=rules, term=made.term, contract=made.contract)
 
@@ -327,15 +329,19 @@ def configuration_of(setup: TrainSetup, place: Place) -> TrainConfiguration:
     )
 
 
+_NOWHERE: Final = 1e-3
+"""Useful share of its time below which a run is no plan: it takes a thousand times its steps. Chosen. [-]"""
+
+
 def beyond(request: Train | FineTune | Rl, option: RunOption) -> Verdict | None:
     """
-    What stops an option: interruptions that leave no useful time, else the deadline, else the budget, by how much it is
-    missed; None where both are kept.
+    What stops an option: interruptions that leave hardly any useful time, else the deadline, else the budget, by how
+    much it is missed; None where both are kept.
     """
     deadline, budget = request.deadline_s, request.budget_usd
     name = accelerators_text(option)
     wall, usd = option.run.wall_s.value, option.cost.value
-    if not option.run.useful_time_fraction.value:
+    if option.run.useful_time_fraction.value < _NOWHERE:
         between = show(option.run.between_s, "s")
         return refusal(
             "interruptions",
