@@ -20,7 +20,6 @@ import json
 import math
 import os
 import secrets
-import subprocess
 import sys
 import tempfile
 import zipfile
@@ -31,6 +30,7 @@ from typing import Final
 
 import msgspec
 from nacl.signing import SigningKey
+from tools.command import printed
 
 from tonnage.catalog.rows import LIVING, VERSION, order
 from tonnage.data.archive import MANIFEST, SCHEMA, SIGNATURE, Entry, Manifest, diff_of, read_release, tables_of
@@ -177,16 +177,17 @@ def review(folder: Path, *, examples: int) -> str:
     with tempfile.TemporaryDirectory() as place:
         seed, out = secrets.token_bytes(32), Path(place, "out")
         file = build(folder, out=out, seed=seed, version=datetime.now(UTC).strftime("%Y.%m.%d") + ".99")
-        own = {**os.environ, "TONNAGE_DATA_FOLDER": place, "TONNAGE_DATA_KEY": public_key(seed).hex()}
-        _run("data", "update", "--from", str(file), own=own)
-        audit = _run("catalog", "offers", "--check", own=own).splitlines()
+        own = {"TONNAGE_DATA_FOLDER": place, "TONNAGE_DATA_KEY": public_key(seed).hex()}
+        printed("data", "update", "--from", str(file), env=own, codes=(0, 3))
+        audit = printed("catalog", "offers", "--check", env=own, codes=(0, 3)).splitlines()
         lines += ["", "## Audit of the price book", "", "```", *audit, "```", "", "## Answers of examples/", ""]
         lines += ["| request | before | with these tables |", "|---|---|---|"]
         for request in _planned(examples):
-            plans = [
-                json.loads(_run("plan", str(request), "--json", own={**own, "TONNAGE_DATA": which}))["sentence"]
-                for which in ("shipped", file.stem.removeprefix("tonnage-data-"))
-            ]
+            plans = []
+            for which in ("shipped", file.stem.removeprefix("tonnage-data-")):
+                env = {**own, "TONNAGE_DATA": which}
+                told = printed("plan", str(request), "--json", env=env, codes=(0, 3))
+                plans.append(json.loads(told)["sentence"])
             if plans[0] != plans[1]:
                 lines.append(f"| {request.name} | {plans[0]} | {plans[1]} |")
     return "\n".join(lines) + "\n"
@@ -195,20 +196,6 @@ def review(folder: Path, *, examples: int) -> str:
 def _planned(most: int) -> list[Path]:
     requests = [path for path in sorted((ROOT / "examples").glob("*.yaml")) if "\nplan:" in path.read_text("utf-8")]
     return requests[: most or len(requests)]
-
-
-def _run(*arguments: str, own: dict[str, str]) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "tonnage", *arguments],
-        env=own,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
-    if done.returncode not in (0, 3):
-        sys.exit(f"data_release: tonnage {' '.join(arguments)}: {done.stderr.strip()}")
-    return done.stdout
 
 
 def run() -> None:

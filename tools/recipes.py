@@ -12,16 +12,16 @@ that tools/recipes.toml gives, and makes the exit code 1.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import subprocess
 import sys
 import tempfile
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
+
+from tools.command import printed
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 ASKED: Final = ROOT / "tools" / "recipes.toml"
@@ -61,18 +61,8 @@ def answer(recipe: Mapping[str, Any], *, day: str) -> tuple[str, Answer]:
 
 
 def _run(words: Sequence[str]) -> str:
-    own = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TONNAGE_DATA": "shipped", "PYTHONUTF8": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "tonnage", *words],
-        env=own,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
-    if done.returncode != 0:
-        raise SystemExit(f"recipes: tonnage {shlex.join(words)}: {done.stderr or done.stdout}")
-    return "\n".join(line.rstrip() for line in done.stdout.rstrip().splitlines())
+    env = {"COLUMNS": "100", "NO_COLOR": "1", "TONNAGE_DATA": "shipped", "PYTHONUTF8": "1"}
+    return "\n".join(line.rstrip() for line in printed(*words, env=env).rstrip().splitlines())
 
 
 def _part(name: str) -> Any:

@@ -105,16 +105,9 @@ class Probe:
 def served(*options: str, env: dict[str, str] | None = None) -> Iterator[Server]:
     """A server on a free port, warmed with one plan; killed at the end."""
     command = [sys.executable, "-m", "tonnage", "web", "--port", "0", *options]
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "TONNAGE_OFFLINE": "1", **(env or {})},
-    )
-    assert process.stderr is not None
-    try:
+    settings = {**os.environ, "TONNAGE_OFFLINE": "1", **(env or {})}
+    with started(command, stderr=subprocess.PIPE, env=settings) as process:
+        assert process.stderr is not None
         address = next(word for line in process.stderr for word in line.split() if word.startswith("http"))
         threading.Thread(target=process.stderr.read, daemon=True).start()
         server = Server(process, address)
@@ -122,6 +115,14 @@ def served(*options: str, env: dict[str, str] | None = None) -> Iterator[Server]
         ask(server, "POST", "/fit", {"model": MODEL, "accelerator": "H100"}, headers=bearer)
         ask(server, "POST", "/plan/serve", {**PLAN, "rate": "1/s", "accelerator": "L4", "quick": True}, headers=bearer)
         yield server
+
+
+@contextmanager
+def started(command: list[str], **how: Any) -> Iterator[subprocess.Popen[str]]:
+    """A program in a session of its own; it and what it started are killed at the end."""
+    process = subprocess.Popen(command, cwd=ROOT, text=True, start_new_session=True, **how)
+    try:
+        yield process
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -181,21 +182,9 @@ def probed(server: Server) -> Iterator[Probe]:
 @contextmanager
 def tools() -> Iterator[subprocess.Popen[str]]:
     """A server of tools for assistants."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tonnage", "mcp"],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )
-    try:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with started([sys.executable, "-m", "tonnage", "mcp"], **pipes) as process:
         yield process
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def end_of_s(process: subprocess.Popen[str]) -> float:

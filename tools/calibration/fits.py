@@ -180,7 +180,7 @@ def _forgotten(facts: Offline, inside: Iterable[infer.Item], hidden: Iterable[in
     """
     runtimes = {(item.setup.runtime.engine, item.setup.runtime.mode) for item in inside}
     lost = {(item.setup.runtime.engine, item.setup.runtime.mode) for item in hidden} - runtimes - {("generic", "")}
-    lost = {name for name in lost if "/".join(name) not in infer.RUNTIME_FIELDS}
+    lost = {name for name in lost if "/".join(name) not in infer.FIELDS["runtimes"]}
     known = {item.setup.machine.silicon.architecture for item in inside}
     gone = {item.setup.machine.silicon.architecture for item in hidden} - known
     return msgspec.structs.replace(

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,36 +36,44 @@ from tonnage_accuracy.rows import Row, text, usable_rows
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "src" / "tonnage" / "catalog" / "data" / "engines" / "networks.toml"
 
-RUNTIME_FIELDS = {
-    "pytorch/eager": ("passes", "touch"),
-    "pytorch/1": ("host_s", "kernel_s", "touch", "scores", "products"),
-    "pytorch/torchscript": ("host_s", "scores", "touch"),
-    "pytorch/compile": ("passes", "touch"),
-    "tensorflow/xla": ("host_s", "scores", "touch"),
-    "tensorrt/": ("kernel_s", "touch", "passes", "call_s", "narrow"),
-    "fastertransformer/": ("kernel_s", "touch", "scores", "narrow"),
-    "stable-fast/": ("kernel_s", "passes", "touch"),
-    "onnxruntime/": ("products",),
-    "jax/": ("products",),
+FIELDS: dict[str, dict[str, tuple[str, ...]]] = {
+    "runtimes": {
+        "pytorch/eager": ("passes", "touch"),
+        "pytorch/1": ("host_s", "kernel_s", "touch", "scores", "products"),
+        "pytorch/torchscript": ("host_s", "scores", "touch"),
+        "pytorch/compile": ("passes", "touch"),
+        "tensorflow/xla": ("host_s", "scores", "touch"),
+        "tensorrt/": ("kernel_s", "touch", "passes", "call_s", "narrow"),
+        "fastertransformer/": ("kernel_s", "touch", "scores", "narrow"),
+        "stable-fast/": ("kernel_s", "passes", "touch"),
+        "onnxruntime/": ("products",),
+        "jax/": ("products",),
+    },
+    "silicon": {
+        "volta": ("efficiency",),
+        "turing": ("picojoule_per_flop",),
+        "8.0": ("picojoule_per_flop",),
+        "ampere": ("picojoule_per_flop", "efficiency"),
+        "ada": ("picojoule_per_flop", "efficiency"),
+        "hopper": ("picojoule_per_flop", "efficiency"),
+        "at-memory": ("efficiency",),
+        "cpu": ("efficiency",),
+    },
+    "styles": {
+        "product": ("compute",),
+        "attention": ("compute",),
+        "convolution": ("compute",),
+        "grouped": ("compute", "passes"),
+        "separable": ("compute", "passes"),
+        "mixed": ("compute", "passes"),
+        "windowed": ("passes",),
+    },
 }
-SILICON_FIELDS = {
-    "volta": ("efficiency",),
-    "turing": ("picojoule_per_flop",),
-    "8.0": ("picojoule_per_flop",),
-    "ampere": ("picojoule_per_flop", "efficiency"),
-    "ada": ("picojoule_per_flop", "efficiency"),
-    "hopper": ("picojoule_per_flop", "efficiency"),
-    "at-memory": ("efficiency",),
-    "cpu": ("efficiency",),
-}
-STYLE_FIELDS = {
-    "product": ("compute",),
-    "attention": ("compute",),
-    "convolution": ("compute",),
-    "grouped": ("compute", "passes"),
-    "separable": ("compute", "passes"),
-    "mixed": ("compute", "passes"),
-    "windowed": ("passes",),
+"""Fields that are fitted, by table and row; `SHARED` belong to none."""
+NAMES: dict[str, Callable[[Any], str]] = {
+    "runtimes": lambda row: f"{row.engine}/{row.mode}",
+    "silicon": lambda row: row.architecture,
+    "styles": lambda row: row.name,
 }
 SHARED = ("tile",)
 BOUNDS = {"compute": (0.1, 0.95), "memory": (0.5, 0.95), "narrow": (0.2, 1.1),
@@ -178,16 +186,11 @@ def seconds(item: Item, facts: Offline) -> float:
 
 def parameters(facts: Offline) -> list[Key]:
     """(table, row, field) of everything that is fitted."""
-    known = {f"{row.engine}/{row.mode}" for row in facts.runtimes}
-    found: list[Key] = [("runtimes", row, f) for row, fields in RUNTIME_FIELDS.items() if row in known for f in fields]
-    found += [("silicon", row, field) for row, fields in SILICON_FIELDS.items() for field in fields]
-    found += [("styles", row, field) for row, fields in STYLE_FIELDS.items() for field in fields]
+    found: list[Key] = []
+    for table, rows in FIELDS.items():
+        known = {NAMES[table](row) for row in getattr(facts, table)}
+        found += [(table, row, field) for row, fields in rows.items() if row in known for field in fields]
     return [*found, *(("", "", field) for field in SHARED)]
-
-
-def _name(table: str, row: Any) -> str:
-    names = {"runtimes": lambda: f"{row.engine}/{row.mode}", "silicon": lambda: row.architecture}
-    return str(names.get(table, lambda: row.name)())
 
 
 def believed(key: Key) -> float:
@@ -201,7 +204,7 @@ def read(facts: Offline, key: Key) -> float:
     table, name, field = key
     if not table:
         return float(getattr(facts, field))
-    return float(next(getattr(row, field) for row in getattr(facts, table) if _name(table, row) == name))
+    return float(next(getattr(row, field) for row in getattr(facts, table) if NAMES[table](row) == name))
 
 
 def changed(facts: Offline, values: Iterable[tuple[Key, float]]) -> Offline:
@@ -210,14 +213,9 @@ def changed(facts: Offline, values: Iterable[tuple[Key, float]]) -> Offline:
     for (table, name, field), value in values:
         by_row[table, name][field] = value
     updates: dict[str, Any] = dict(by_row.pop(("", ""), {}))
-    for table in ("runtimes", "silicon", "styles"):
+    for table, name_of in NAMES.items():
         rows = getattr(facts, table)
-        updates[table] = tuple(
-            msgspec.structs.replace(row, **by_row[table, _name(table, row)])
-            if (table, _name(table, row)) in by_row
-            else row
-            for row in rows
-        )
+        updates[table] = tuple(msgspec.structs.replace(row, **by_row.get((table, name_of(row)), {})) for row in rows)
     return msgspec.structs.replace(facts, **updates)
 
 
@@ -225,9 +223,9 @@ def touched(item: Item, key: Key) -> bool:
     """Whether a parameter can move an item."""
     table, name, _ = key
     if table == "runtimes":
-        return f"{item.setup.runtime.engine}/{item.setup.runtime.mode}" == name
+        return NAMES[table](item.setup.runtime) == name
     if table == "silicon":
-        return item.setup.machine.silicon.architecture == name
+        return NAMES[table](item.setup.machine.silicon) == name
     if table == "styles" and name in {"grouped", "separable", "mixed", "windowed"}:
         return not item.setup.model.layers
     return True

@@ -19,7 +19,7 @@ from tonnage_accuracy.left_out import LeftOut, left_out_scores
 from tonnage_accuracy.metrics import absolute_error_share
 from tonnage_accuracy.records import Figure
 from tonnage_accuracy.rows import Row, text
-from tonnage_accuracy.scoring import Score, error_shares, median_figure
+from tonnage_accuracy.scoring import Score, error_shares, median_figures
 from tonnage_accuracy.tables import read_table
 
 PROMPTS: Final = "prefill_only"
@@ -55,50 +55,28 @@ def network_figures(
     ids = {row.id: row for row in rows}
     known = [item for item in scores if item.id in ids and item.kind in {"infer", "serve"}]
     unseen = left_out_scores(known, (stored or {}).get("accelerator") or {})
-    rate, latency, left = (
-        "median error of the rate",
-        "median error of the latency",
-        "the same, its accelerator left out",
-    )
-
+    rate, latency = "median error of the rate", "median error of the latency"
+    stream = "one stream: llama.cpp, ExLlama, MLC"
     asked = [item for item in prompts if item.quantity == "ttft_ms"]
     spread = {item.id for item in asked if _several(ids[item.id])}
 
     def of(chosen: Iterable[Score], pick: Callable[[Row], bool], quantity: str) -> list[float]:
         return error_shares(item for item in chosen if item.quantity == quantity and pick(ids[item.id]))
 
-    found = [
-        median_figure("vision (timm)", rate, of(known, _timm, "samples_per_s"), at_most=0.15),
-        median_figure("vision (timm)", left, of(unseen, _timm, "samples_per_s"), at_most=0.22),
-        median_figure("encoders (TensorRT, FasterTransformer)", latency, of(known, _encoder, "e2e_ms"), at_most=0.15),
-        median_figure("diffusion, one step", latency, of(known, _step, "tpot_ms"), at_most=0.25),
-        median_figure(
-            "diffusion and video, whole",
-            "median error of rate or latency",
-            _first(known, ids, "diffusion"),
-            at_most=0.25,
-        ),
-        median_figure("speech", rate, of(known, _speech, "samples_per_s"), at_most=0.25),
-        median_figure(
-            "one stream: llama.cpp, ExLlama, MLC",
-            "median error of the time per token",
-            of(known, _single, "tpot_ms"),
-            at_most=0.12,
-        ),
-        median_figure(
-            "one stream: llama.cpp, ExLlama, MLC",
-            "median error of the prompt on one accelerator",
-            error_shares(item for item in asked if item.id not in spread),
-            at_most=0.20,
-        ),
-        median_figure(
-            "one stream: llama.cpp, ExLlama, MLC",
-            "median error of the prompt over several accelerators",
-            error_shares(item for item in asked if item.id in spread),
-            at_most=0.20,
-        ),
-    ]
-    return tuple(figure for figure in found if figure.rows)
+    alone = error_shares(item for item in asked if item.id not in spread)
+    several = error_shares(item for item in asked if item.id in spread)
+    found = (
+        ("vision (timm)", rate, of(known, _timm, "samples_per_s"), 0.15),
+        ("vision (timm)", "the same, its accelerator left out", of(unseen, _timm, "samples_per_s"), 0.22),
+        ("encoders (TensorRT, FasterTransformer)", latency, of(known, _encoder, "e2e_ms"), 0.15),
+        ("diffusion, one step", latency, of(known, _step, "tpot_ms"), 0.25),
+        ("diffusion and video, whole", "median error of rate or latency", _first(known, ids, "diffusion"), 0.25),
+        ("speech", rate, of(known, _speech, "samples_per_s"), 0.25),
+        (stream, "median error of the time per token", of(known, _single, "tpot_ms"), 0.12),
+        (stream, "median error of the prompt on one accelerator", alone, 0.20),
+        (stream, "median error of the prompt over several accelerators", several, 0.20),
+    )
+    return tuple(figure for figure in median_figures(found) if figure.rows)
 
 
 def own_figures(folder: Path) -> tuple[Figure, ...]:

@@ -205,9 +205,10 @@ def error_shares(scores: Iterable[Score]) -> list[float]:
     ]
 
 
-def median_figure(group: str, figure: str, shares: Sequence[float], *, at_most: float) -> Figure:
-    """The median of errors beside what it is to be."""
-    return Figure(group=group, figure=figure, rows=len(shares), value=quantile(shares, 0.5), at_most=at_most)
+def median_figures(lines: Iterable[tuple[str, str, Sequence[float], float]]) -> Iterator[Figure]:
+    """Of a group and what its figure is called, the median of errors beside what it is to be at most."""
+    for group, figure, shares, most in lines:
+        yield Figure(group=group, figure=figure, rows=len(shares), value=quantile(shares, 0.5), at_most=most)
 
 
 def by_quantity(scores: Iterable[Score]) -> list[BlockErrors]:

@@ -14,6 +14,7 @@ would use; the others were printed because they are slower.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from math import exp, log, log2
 from typing import Final
@@ -29,7 +30,7 @@ from tonnage_accuracy.metrics import absolute_error_share, quantile
 from tonnage_accuracy.quantities import SPEEDS
 from tonnage_accuracy.records import Figure
 from tonnage_accuracy.rows import Row, count, number, text
-from tonnage_accuracy.scoring import Score, error_shares, median_figure
+from tonnage_accuracy.scoring import Score, error_shares, median_figures
 from tonnage_accuracy.train_cases import train_case
 
 NEAR: Final = 1.05
@@ -48,6 +49,7 @@ SOURCES: Final = {
 """Published tables by who published them, and their blocks."""
 
 SMALL: Final = "images, BERT, Transformer-XL"
+TUNED: Final = "LoRA, QLoRA, full fine-tuning"
 
 Stored = Mapping[str, Mapping[tuple[str, str], LeftOut]]
 """Predictions without a row's group, by kind of group."""
@@ -102,12 +104,34 @@ def training_figures(
     rows = [row for row in rows if row.layout == "training"]
     own = [item for item in scores if item.kind == "train"]
     unseen = {kind: left_out_scores(own, known) for kind, known in (stored or {}).items() if known}
+    speeds, no_source, no_part = (
+        speeds_of(rows, scores) for scores in (own, unseen.get("source", ()), unseen.get("accelerator", ()))
+    )
+    seen = [speed for speed in speeds if speed.row.block != "vtrain"]
+    language = scaling_errors(speed for speed in seen if _language(speed.row))
+    small = scaling_errors((speed for speed in seen if _small(speed.row)), per_doubling=False)
+    peaks, tuned = [item for item in own if item.quantity == "peak_mem_gb"], {row.id for row in rows if _is_tuned(row)}
+    step, peak = "median error of the step", "median error of peak memory"
+    medians = (
+        ("language models", step, _errors(speeds, _taught), 0.09),
+        ("language models", "the same, its source left out", _errors(no_source, _taught), 0.13),
+        *((group, step, _errors(speeds, partial(_in_blocks, blocks)), 0.12) for group, blocks in SOURCES.items()),
+        ("TPU", step, _errors(speeds, _tpu), 0.20),
+        ("TPU", "the same, its source left out", _errors(no_source, _tpu), 0.20),
+        ("language models", "median error of growth per doubling of accelerators", language, 0.04),
+        (SMALL, "median error of growth from one count to the next", small, 0.10),
+        (TUNED, step, _errors(speeds, _is_tuned), 0.18),
+        (TUNED, peak, error_shares(item for item in peaks if item.id in tuned), 0.08),
+        ("all peaks", peak, error_shares(peaks), 0.07),
+    )
+    networks = (
+        (SMALL, "median error of the step on one device", _errors(speeds, _one_device), 0.15),
+        (SMALL, "the same, its accelerator left out", _errors(no_part, _one_device), 0.22),
+    )
     found = [
-        *_speed_figures(rows, own, unseen),
-        *_scaling_figures(rows, own),
-        *_tuning_figures(rows, own),
-        *_memory_figures(own, out_of_memory),
-        *_network_figures(rows, own, unseen),
+        *median_figures(medians),
+        *_memory_figures(error_shares(peaks), (*own, *out_of_memory)),
+        *median_figures(networks),
         *_coverage_figures(unseen),
     ]
     return tuple(figure for figure in found if figure.rows)
@@ -134,32 +158,17 @@ def _one_device(row: Row) -> bool:
     return _small(row) and count(row, "num_accel") == 1
 
 
-def _median(speeds: Iterable[Speed], pick: Pick, *, group: str, figure: str, at_most: float) -> Figure:
-    errors = [speed.error for speed in speeds if pick(speed.row)]
-    return Figure(group=group, figure=figure, rows=len(errors), value=quantile(errors, 0.5), at_most=at_most)
+def _taught(row: Row) -> bool:
+    """Language models of sources that fits have read."""
+    return _language(row) and row.block != "vtrain"
 
 
-def _speed_figures(rows: Sequence[Row], own: Sequence[Score], unseen: Mapping[str, list[Score]]) -> list[Figure]:
-    speeds = speeds_of(rows, own)
-    without = speeds_of(rows, unseen.get("source", ()))
-    name, left = "median error of the step", "the same, its source left out"
+def _in_blocks(blocks: tuple[str, ...], row: Row) -> bool:
+    return row.block in blocks
 
-    def known(row: Row) -> bool:
-        return _language(row) and row.block != "vtrain"
 
-    found = [
-        _median(speeds, known, group="language models", figure=name, at_most=0.09),
-        _median(without, known, group="language models", figure=left, at_most=0.13),
-    ]
-    for group, blocks in SOURCES.items():
-        found.append(
-            _median(speeds, lambda row, b=blocks: row.block in b, group=group, figure=name, at_most=0.12)  # type: ignore[misc]
-        )
-    return [
-        *found,
-        _median(speeds, _tpu, group="TPU", figure=name, at_most=0.20),
-        _median(without, _tpu, group="TPU", figure=left, at_most=0.20),
-    ]
+def _errors(speeds: Iterable[Speed], pick: Pick) -> list[float]:
+    return [speed.error for speed in speeds if pick(speed.row)]
 
 
 def scaling_errors(speeds: Iterable[Speed], *, per_doubling: bool = True) -> list[float]:
@@ -206,37 +215,15 @@ def scaling_errors(speeds: Iterable[Speed], *, per_doubling: bool = True) -> lis
     return found
 
 
-def _scaling_figures(rows: Sequence[Row], own: Sequence[Score]) -> list[Figure]:
-    speeds = [speed for speed in speeds_of(rows, own) if speed.row.block != "vtrain"]
-    language = scaling_errors(speed for speed in speeds if _language(speed.row))
-    small = scaling_errors((speed for speed in speeds if _small(speed.row)), per_doubling=False)
-    return [
-        median_figure("language models", "median error of growth per doubling of accelerators", language, at_most=0.04),
-        median_figure(SMALL, "median error of growth from one count to the next", small, at_most=0.10),
-    ]
-
-
-def _tuning_figures(rows: Sequence[Row], own: Sequence[Score]) -> list[Figure]:
-    group = "LoRA, QLoRA, full fine-tuning"
-    tuned = {row.id for row in rows if _is_tuned(row)}
-    peaks = error_shares(item for item in own if item.quantity == "peak_mem_gb" and item.id in tuned)
-    return [
-        _median(speeds_of(rows, own), _is_tuned, group=group, figure="median error of the step", at_most=0.18),
-        median_figure(group, "median error of peak memory", peaks, at_most=0.08),
-    ]
-
-
-def _memory_figures(own: Sequence[Score], out_of_memory: Sequence[Score]) -> list[Figure]:
-    peaks = error_shares(item for item in own if item.quantity == "peak_mem_gb")
+def _memory_figures(peaks: Sequence[float], scores: Iterable[Score]) -> list[Figure]:
     verdicts = [
         (bool(item.predicted), bool(item.measured))
-        for item in (*own, *out_of_memory)
+        for item in scores
         if item.kind == "train" and item.quantity == "fits" and item.predicted is not None and item.block != "vtrain"
     ]
     right = sum(said == ran for said, ran in verdicts) / len(verdicts) if verdicts else None
     unsafe = sum(said and not ran for said, ran in verdicts) / len(verdicts) if verdicts else None
     return [
-        median_figure("all peaks", "median error of peak memory", peaks, at_most=0.07),
         Figure(
             group="all peaks",
             figure="nine in ten are nearer than",
@@ -248,15 +235,6 @@ def _memory_figures(own: Sequence[Score], out_of_memory: Sequence[Score]) -> lis
         Figure(
             group="fits or not", figure="share said to fit that did not", rows=len(verdicts), value=unsafe, at_most=0.01
         ),
-    ]
-
-
-def _network_figures(rows: Sequence[Row], own: Sequence[Score], unseen: Mapping[str, list[Score]]) -> list[Figure]:
-    name = "median error of the step on one device"
-    without = speeds_of(rows, unseen.get("accelerator", ()))
-    return [
-        _median(speeds_of(rows, own), _one_device, group=SMALL, figure=name, at_most=0.15),
-        _median(without, _one_device, group=SMALL, figure="the same, its accelerator left out", at_most=0.22),
     ]
 
 
