@@ -28,7 +28,7 @@ from tonnage.catalog.fitted import causes
 from tonnage.core.error_model import NINETY
 from tonnage.questions.calibrate.worth import COMPETING, DRAWS, REPEATED, _Unknown, worth_measuring
 from tonnage_accuracy.out_of_sample import group_scores
-from tonnage_accuracy.regret import LIMITS_MS, Point, latencies_of, questions, widths_of
+from tonnage_accuracy.regret import LIMITS_MS, Point, predictions_of, questions
 from tonnage_accuracy.rows import usable_rows
 from tonnage_accuracy.scoring import score
 
@@ -178,9 +178,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.worth", description=__doc__.split("\n\n", 1)[0])
     parser.add_argument("--cases", type=int, default=120)
     rows = [row for row in usable_rows(ROOT) if row.layout == "serving"]
-    scores = [s for s in group_scores(rows, list(score(rows)), root=ROOT, kind="family") if s.predicted]
-    said = latencies_of({(s.id, s.quantity): s.predicted for s in scores})
-    widths = widths_of({(s.id, s.quantity): s.high / s.predicted for s in scores if s.high})
+    scores = group_scores(rows, list(score(rows)), root=ROOT, kind="family")
+    said, widths = predictions_of(scores)
     cases = cases_of(questions(rows, said=said, widths=widths), count=parser.parse_args().cases)
     print(f"{len(cases)} cases, family left out of every fit")
     for name, value in table(cases).items():

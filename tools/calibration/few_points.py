@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from statistics import median
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -40,7 +40,8 @@ from tonnage.questions.calibrate.posterior import NAMES, next_point, posterior, 
 from tonnage_accuracy.cases import case_of, kind_of
 from tonnage_accuracy.grouping import group_by, read_grouping
 from tonnage_accuracy.left_out import left_out_predictions
-from tonnage_accuracy.published_points import run_of
+from tonnage_accuracy.published_points import FARTHEST, at_most, run_of
+from tonnage_accuracy.published_points import QUANTITIES as PUBLISHED
 from tonnage_accuracy.quantities import measured_numbers
 from tonnage_accuracy.rows import Row, number, text, usable_rows
 from tonnage_accuracy.scoring import score
@@ -49,12 +50,7 @@ from tonnage_accuracy.tables import read_table, write_table
 ROOT: Final = Path(__file__).parents[2]
 SHARES: Final = ROOT / "tools" / "calibration" / "few_points.csv.gz"
 PAGE: Final = ROOT / "docs" / "accuracy.points.csv"
-QUANTITIES: Final = {
-    "tpot_ms": "tpot_s",
-    "ttft_ms": "ttft_s",
-    "output_tokens_per_s": "output_tokens_per_s",
-    "total_tokens_per_s": "output_tokens_per_s",
-}
+QUANTITIES: Final = {**PUBLISHED, "total_tokens_per_s": "output_tokens_per_s"}
 SHARED: Final = (*NAMES, "interrupted")
 """Columns of the shares."""
 POINTS: Final = (1, 3, 6)
@@ -63,8 +59,6 @@ LEAST: Final = 8
 MOST: Final = 32
 """Rows of a run that count; of a larger one so many at random, so that no run outweighs the others."""
 FOLDS: Final = 5
-FARTHEST: Final = 1.1
-"""Residuals beyond a factor of three count as that. [log]"""
 KERNELS: Final = 0.7
 HOST: Final = 1.5
 ARITHMETIC: Final = 0.3
@@ -84,9 +78,6 @@ LEAST_NOISE: Final = {"output_tokens_per_s": 0.08}
 """Least noise of a number. The evidence asks for 0.03 since waits between tokens move no rate: then the rate of a
 single point, whose warm-up and end sources count differently, moves its times too far (one point left 6.1 % of TPOT,
 three 14.4 % of TTFT). [log]"""
-
-
-T = TypeVar("T")
 
 
 class Point(NamedTuple):
@@ -134,13 +125,8 @@ def rows() -> list[Row]:
         row
         for own in group_by(found, lambda row: run_of(row, row.block)).values()
         if len(own) >= LEAST
-        for row in at_most(own)
+        for row in at_most(own, MOST)
     ]
-
-
-def at_most(run: list[T]) -> list[T]:
-    """`MOST` of a run, drawn with a seed."""
-    return Random(1).sample(run, MOST) if len(run) > MOST else run
 
 
 def store_shares() -> None:
@@ -349,9 +335,6 @@ def line_of(quantity: str, count: int, own: Sequence[Errors]) -> Line:
     def every(name: str) -> list[float]:
         return [value for errors in own for value in getattr(errors, name)]
 
-    def shown(values: Sequence[float], share: float) -> str:
-        return f"{float(np.quantile(values, share)):.4f}"
-
     before, shift, after, held = (every(name) for name in Errors._fields)
     worse = [median(errors.after) - median(errors.before) > 0.02 for errors in own]
     return Line(
@@ -359,12 +342,7 @@ def line_of(quantity: str, count: int, own: Sequence[Errors]) -> Line:
         count,
         len(own),
         len(after),
-        shown(before, 0.5),
-        shown(shift, 0.5),
-        shown(after, 0.5),
-        shown(before, 0.9),
-        shown(shift, 0.9),
-        shown(after, 0.9),
+        *(f"{float(np.quantile(values, share)):.4f}" for share in (0.5, 0.9) for values in (before, shift, after)),
         f"{sum(held) / len(held):.3f}",
         f"{sum(worse) / len(worse):.3f}",
     )

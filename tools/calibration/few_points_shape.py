@@ -20,11 +20,11 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 from tools.calibration.few_points import (
+    MOST,
     ROOT,
     Line,
     Point,
     arrays_of,
-    at_most,
     fitted,
     print_widths,
     table,
@@ -42,6 +42,7 @@ from tonnage.questions.train.setup import resolve_setup
 from tonnage_accuracy.cases import case_of, kind_of
 from tonnage_accuracy.grouping import group_by, labels_of, read_grouping
 from tonnage_accuracy.left_out import left_out_predictions
+from tonnage_accuracy.published_points import at_most
 from tonnage_accuracy.quantities import measured_numbers
 from tonnage_accuracy.rows import Row, usable_rows
 from tonnage_accuracy.scoring import score
@@ -74,7 +75,7 @@ def runs(kind: Kind) -> list[list[Point]]:
     }
     found = group_by([row for row in rows if row.id in left], _run_of).values()
     return [
-        [Point(row.id, family(row), _run_of(row), (_learnt(kind, row, left[row.id]),)) for row in at_most(own)]
+        [Point(row.id, family(row), _run_of(row), (_learnt(kind, row, left[row.id]),)) for row in at_most(own, MOST)]
         for own in found
         if len(own) >= kind.least
     ]

@@ -101,30 +101,28 @@ def serving_without(hidden: set[str], *, engine: str = "") -> Table:
     table = {key: list(eras) for key, eras in _eras().items()}
     lost = []
     for key, ready in _engines().items():
-        kept = ready.kept(hidden)
+        kept, of, vendor = ready.kept(hidden), key[:2], key[1]
         if len(kept) == len(ready.ids):
             continue
-        place = table[key[0], key[1]].index(_era(key))
+        place = table[of].index(_era(key))
         if not len(kept):
             lost.append((key, place))
             continue
         found = serving.overheads_at(ready.rows, refit(ready.task, kept, ready.slopes))
         values = {**_era(key).values, **{name: found[name] for name in serving.fitted_names(ready.rows)}}
-        table[key[0], key[1]][place] = msgspec.structs.replace(_era(key), values=MappingProxyType(values))
+        table[of][place] = msgspec.structs.replace(_era(key), values=MappingProxyType(values))
         if key in STACKS:
-            table["*", key[1]] = [_moved(era, _era(key).values, values) for era in table["*", key[1]]]
-    for (name, vendor, since), _ in lost:
-        if (name, vendor, since) in STACKS:
-            table.pop(("*", vendor), None)
+            table["*", vendor] = [_moved(era, _era(key).values, values) for era in table["*", vendor]]
     for key, place in lost:
-        name, vendor, _ = key
-        others = [era for at, era in enumerate(table[name, vendor]) if (name, vendor, at) not in _places(lost)]
-        seeds = table.get((name, "")) or table["generic", ""]
+        of, vendor = key[:2], key[1]
+        if key in STACKS:
+            table.pop(("*", vendor), None)
+        others = [era for at, era in enumerate(table[of]) if (of, at) not in {(other[:2], at) for other, at in lost}]
+        seeds = table.get((key[0], "")) or table["generic", ""]
         stand_in = (min(others, key=lambda era: era.since) if others else seeds[-1]).values
         if key in serving.TABULATED_ERAS:
             stand_in = MappingProxyType(serving.overheads_at(_engines()[key].rows, _engines()[key].task.prior))
-        era = table[name, vendor][place]
-        table[name, vendor][place] = msgspec.structs.replace(era, values=stand_in, borrowed=True)
+        table[of][place] = msgspec.structs.replace(table[of][place], values=stand_in, borrowed=True)
     try:
         gone = engine_name(engine) if engine else ""
     except UnknownName:
@@ -138,10 +136,6 @@ def _moved(stack: EngineTimes, shipped: Mapping[str, float], refitted: Mapping[s
     """Factors of a vendor's stack, moved as the fit moved that they were read from."""
     values = {name: value * refitted[name] / shipped[name] for name, value in stack.values.items() if name in shipped}
     return msgspec.structs.replace(stack, values=MappingProxyType({**stack.values, **values}))
-
-
-def _places(lost: Iterable[tuple[EngineKey, int]]) -> set[tuple[str, str, int]]:
-    return {(key[0], key[1], place) for key, place in lost}
 
 
 def training_without(hidden: set[str]) -> TrainCoefficients:

@@ -11,7 +11,7 @@ source is marked there; it is then to be compared with ours as shipped, otherwis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -162,8 +162,8 @@ def _median(scores: Iterable[Score], errors: Mapping[Key, float]) -> float | Non
 def _mean(lines: Sequence[Duel]) -> Duel:
     """The mean over sources of their medians; ours left out only where every source has such a number."""
 
-    def over(pick: Callable[[Duel], float | None]) -> float | None:
-        values = [value for line in lines if (value := pick(line)) is not None]
+    def over(name: str) -> float | None:
+        values = [value for line in lines if (value := getattr(line, name)) is not None]
         return sum(values) / len(values) if len(values) == len(lines) else None
 
     return Duel(
@@ -171,10 +171,10 @@ def _mean(lines: Sequence[Duel]) -> Duel:
         source=MEAN,
         rows=sum(line.rows for line in lines),
         asked=sum(line.asked for line in lines),
-        theirs=over(lambda line: line.theirs) or 0.0,
-        ours=over(lambda line: line.ours) or 0.0,
-        ours_source=over(lambda line: line.ours_source),
-        ours_family=over(lambda line: line.ours_family),
+        theirs=over("theirs") or 0.0,
+        ours=over("ours") or 0.0,
+        ours_source=over("ours_source"),
+        ours_family=over("ours_family"),
         theirs_fitted=any(line.theirs_fitted for line in lines),
         ours_fitted=any(line.ours_fitted for line in lines),
     )

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from statistics import median
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -43,6 +43,9 @@ WORSE: Final = 0.02
 LEFT_OUT: Final = ("row", "run", "stack", "family", "source")
 
 
+T = TypeVar("T")
+
+
 class PublishedNumber(NamedTuple):
     """One published number: where it lies, and what fits leave of it, in sample and without its family and source."""
 
@@ -66,7 +69,7 @@ def published_numbers(rows: Sequence[Row], scores: Iterable[Score], *, root: Pat
     cases = {name: case for name, row in by_id.items() if (case := _case(row)) is not None}
     kept: dict[str, tuple[str, ...]] = {}
     for run, own in group_by(cases, lambda name: run_of(by_id[name], grouping.publisher(by_id[name].block))).items():
-        kept |= dict.fromkeys(Random(1).sample(own, MOST) if len(own) > MOST else own, run)
+        kept |= dict.fromkeys(at_most(own, MOST), run)
     unseen = {kind: left_out_predictions(root, kind) for kind in ("family", "source")}
     settled: dict[str, tuple[str, tuple[str, str], str, tuple[float, ...]]] = {}
     for one in scores:
@@ -102,6 +105,11 @@ def _case(row: Row) -> ServeCase | None:
         return None
     load = case.traffic
     return case if load.concurrency or load.batch or load.rate_per_s else None
+
+
+def at_most(run: list[T], most: int) -> list[T]:
+    """So many of a run, drawn with a seed."""
+    return Random(1).sample(run, most) if len(run) > most else run
 
 
 def run_of(row: Row, publisher: str) -> tuple[str, ...]:

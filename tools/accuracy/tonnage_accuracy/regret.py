@@ -31,6 +31,7 @@ from tonnage_accuracy.grouping import group_by
 from tonnage_accuracy.metrics import quantile
 from tonnage_accuracy.records import ConfidenceRegret, Regret, Reliability
 from tonnage_accuracy.rows import Row, number, text
+from tonnage_accuracy.scoring import Score
 
 LIMITS_MS: Final = (10.0, 20.0, 35.0, 50.0)
 """Times per output token that are asked for. [ms]"""
@@ -216,9 +217,16 @@ def _by_rule(
     )
 
 
-def widths_of(values: Mapping[tuple[str, str], float]) -> Widths:
-    """Factors of the TPOT by row id, from a table by row id and quantity."""
-    return lambda id: values.get((id, "tpot_ms"))
+def predictions_of(scores: Iterable[Score]) -> tuple[Latencies, Widths]:
+    """What scores say of rows, and how sure they are of the TPOT."""
+    known = [item for item in scores if item.predicted]
+    said = latencies_of({(item.id, item.quantity): item.predicted for item in known if item.predicted})
+    widths = {
+        item.id: item.high / item.predicted
+        for item in known
+        if item.quantity == "tpot_ms" and item.high and item.predicted
+    }
+    return said, widths.get
 
 
 def latencies_of(values: Mapping[tuple[str, str], float]) -> Latencies:

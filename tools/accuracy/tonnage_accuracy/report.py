@@ -8,24 +8,25 @@ block, decisions by these predictions, groups of training rows and of networks, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, get_args
 
 from msgspec.structs import replace
 
-from tonnage.domain.requests.tables import AccuracyRequest, LeftOut
+from tonnage.domain.requests.tables import AccuracyRequest
+from tonnage.domain.requests.tables import LeftOut as Kind
 from tonnage.errors import BadFact, UnknownName
 from tonnage.record import Record
 from tonnage_accuracy.left_out import FILE as LEFT_OUT_FILE
-from tonnage_accuracy.left_out import left_out_predictions, left_out_scores
+from tonnage_accuracy.left_out import LeftOut, left_out_predictions, left_out_scores
 from tonnage_accuracy.records import AccuracyReport, Figure, OutOfSample, PointsTaught, Regret
 from tonnage_accuracy.rows import Row, read_rows
 from tonnage_accuracy.scoring import Score, by_quantity, report_of, score
 from tonnage_accuracy.tables import write_table
 
 COLUMNS: Final = ("id", "block", "quantity", "measured", "predicted", "low", "high", "basis", "reason")
-KINDS: Final[tuple[str, ...]] = get_args(LeftOut)
+KINDS: Final[tuple[str, ...]] = get_args(Kind)
 
 Watch = Callable[[Iterable[Score], int], Iterable[Score]]
 """Scores of so many rows, passed on as they come."""
@@ -170,7 +171,7 @@ def page_figures(tables: Tables, scores: Sequence[Score]) -> dict[str, Any]:
 
     rows, root = tables.wanted, tables.root
     every = [row for path in tables.paths for row in read_rows(path)]
-    stored = {kind: left_out_predictions(root, kind) for kind in KINDS}
+    stored = _stored(root)
     doubted = contradicting(rows)
     sound = [row for row in rows if row.id not in doubted]
     apart = {kind: list(group_scores(rows, scores, root=root, kind=kind)) for kind in KINDS if stored[kind]}
@@ -227,6 +228,11 @@ def _left_out(scores: list[Score], kind: str, *, root: Path) -> list[Score]:
     return left_out_scores(scores, stored)
 
 
+def _stored(root: Path) -> dict[str, Mapping[tuple[str, str], LeftOut]]:
+    """Predictions without the row's group, by kind of group."""
+    return {kind: left_out_predictions(root, kind) for kind in KINDS}
+
+
 def _points(rows: Sequence[Row], scores: Sequence[Score], *, root: Path) -> tuple[PointsTaught, ...]:
     """What published rows teach of each other, where predictions without their groups are kept."""
     if not (root / LEFT_OUT_FILE).exists():
@@ -238,19 +244,17 @@ def _points(rows: Sequence[Row], scores: Sequence[Score], *, root: Path) -> tupl
 
 def _regret(rows: Sequence[Row], scores: Iterable[Score]) -> list[Regret]:
     """Decisions by these predictions: over all engines, and for one engine each."""
-    from tonnage_accuracy.regret import latencies_of, regret_lines
+    from tonnage_accuracy.regret import predictions_of, regret_lines
 
-    said = latencies_of({(item.id, item.quantity): item.predicted for item in scores if item.predicted is not None})
+    said, _ = predictions_of(scores)
     return [*regret_lines(rows, said=said), *regret_lines(rows, said=said, by="engine")[-1:]]
 
 
 def _chances(rows: Sequence[Row], scores: Iterable[Score], *, who: str = "") -> dict[str, Any]:
     """Decisions by chance, and how far those chances hold."""
-    from tonnage_accuracy.regret import confidence_regrets, latencies_of, reliability, widths_of
+    from tonnage_accuracy.regret import confidence_regrets, predictions_of, reliability
 
-    known = {(item.id, item.quantity): item for item in scores if item.predicted}
-    said = latencies_of({key: item.predicted for key, item in known.items() if item.predicted})
-    widths = widths_of({key: item.high / item.predicted for key, item in known.items() if item.high and item.predicted})
+    said, widths = predictions_of(scores)
     return {
         "confidence": tuple(confidence_regrets(rows, said=said, widths=widths, who=who, margins=not who)),
         "reliability": tuple(reliability(rows, said=said, widths=widths, who=who)),
@@ -264,8 +268,7 @@ def _training(rows: list[Row], scores: list[Score], *, failed: list[Score], root
     if not any(row.layout == "training" for row in rows):
         return ()
     outside = [row for path in sorted((root / "measurements" / "outside").glob("*.csv.gz")) for row in read_rows(path)]
-    stored = {kind: left_out_predictions(root, kind) for kind in KINDS}
-    return training_figures([*rows, *outside], [*scores, *score(outside)], stored=stored, out_of_memory=failed)
+    return training_figures([*rows, *outside], [*scores, *score(outside)], stored=_stored(root), out_of_memory=failed)
 
 
 def _networks(tables: Tables, scores: list[Score], *, whole: bool) -> tuple[Figure, ...]:
@@ -276,8 +279,7 @@ def _networks(tables: Tables, scores: list[Score], *, whole: bool) -> tuple[Figu
     rows, root = tables.wanted, tables.root
     blocks = {row.block for row in rows}
     prompts = prompt_rows(row for path in tables.paths for row in read_rows(path) if row.block in blocks)
-    stored = {kind: left_out_predictions(root, kind) for kind in KINDS}
-    found = network_figures([*rows, *prompts], scores, stored=stored, prompts=list(score(prompts)))
+    found = network_figures([*rows, *prompts], scores, stored=_stored(root), prompts=list(score(prompts)))
     own = root / "measurements" / "own"
     return (*found, *own_figures(own), *transfer_figures(own), *few_points(own)) if whole else found
 

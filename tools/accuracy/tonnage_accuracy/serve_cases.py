@@ -58,30 +58,37 @@ def serve_case_of_point(row: Row) -> ServeCase:
     split = _disaggregation(row) if flag(row, "disaggregated") else None
     layout, replicas = _layout(row) if split is None else (split.decode, 1)
     spread = _spread(row)
-    isl, osl = _lengths(row, spread)
     phase, engine = text(row, "phase"), text(row, "engine")
     return ServeCase(
-        model=_model(row),
-        accelerator=text(row, "accelerator_id"),
+        **_stated(row, spread, split),
         traffic=_traffic(row, spread, split),
-        isl=isl,
-        osl=osl,
         layout=layout,
-        precision=_precision(row),
         engine="trtllm" if engine == "tensorrt" else engine or SERVING_ENGINE,
         engine_version=_version(row, split),
-        engine_options=_options(row),
-        length_spread=spread,
         beams=count(row, "beams") or 1,
-        links=links(row),
         phase=phase if phase in {"prefill", "decode"} else "both",  # type: ignore[arg-type]
         split_mode="layer" if text(row, "split_mode") == "layer" else "tensor",
         accelerator_fraction=number(row, "accel_fraction") or 1.0,
         replicas=replicas,
-        disaggregation=split,
-        year=year(row),
-        id=row.id,
     )
+
+
+def _stated(row: Row, spread: tuple[float, float] | None, split: Disaggregation | None) -> dict[str, Any]:
+    """What rows of both layouts state in the same columns."""
+    isl, osl = _lengths(row, spread)
+    return {
+        "model": _model(row),
+        "accelerator": text(row, "accelerator_id"),
+        "isl": isl,
+        "osl": osl,
+        "precision": _precision(row),
+        "engine_options": _options(row),
+        "length_spread": spread,
+        "links": links(row),
+        "disaggregation": split,
+        "year": year(row),
+        "id": row.id,
+    }
 
 
 def serve_case_of_sample(row: Row) -> ServeCase:
@@ -97,31 +104,18 @@ def serve_case_of_sample(row: Row) -> ServeCase:
     if not clients:
         raise BadFact("not stated: concurrency")
     spread = _spread(row)
-    isl, osl = _lengths(row, spread)
     split = _disaggregation(row) if flag(row, "disaggregated") else None
     engine = text(row, "engine") or text(row, "backend") or SERVING_ENGINE
     version = _version(row, split)
     if not re.search(r"\d", version or "") or "nightly" in str(version):  # a nightly build's name dates nothing
         version = text(row, "measured")[:7] or None
+    requests = count(row, "requests_per_client") or _usual_requests(spread, split)
     return ServeCase(
-        model=_model(row),
-        accelerator=text(row, "accelerator_id"),
-        traffic=Traffic(
-            concurrency=clients,
-            requests_per_client=count(row, "requests_per_client") or _usual_requests(spread, split),
-        ),
-        isl=isl,
-        osl=osl,
+        **_stated(row, spread, split),
+        traffic=Traffic(concurrency=clients, requests_per_client=requests),
         layout=split.decode if split is not None else _sample_layout(row),
-        precision=_precision(row),
         engine=engine,
         engine_version=version,
-        engine_options=_options(row),
-        length_spread=spread,
-        links=links(row),
-        disaggregation=split,
-        year=year(row),
-        id=row.id,
     )
 
 
