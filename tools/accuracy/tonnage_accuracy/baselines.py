@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -187,19 +188,13 @@ def _parameters(model: Model) -> tuple[float, float]:
         return model.published_parameters, model.published_active_parameters or model.published_parameters
     groups = [*model.layers, *model.encoder]
     embedding = model.vocab_size * model.hidden_size
-    total = embedding + sum(group.count * _layer(group, model.hidden_size, _experts) for group in groups)
-    active = embedding + sum(group.count * _layer(group, model.hidden_size, _active_experts) for group in groups)
+    total, active = (
+        embedding + sum(group.count * _layer(group, model.hidden_size, attrgetter(experts)) for group in groups)
+        for experts in ("num_experts", "num_experts_per_tok")
+    )
     if total <= 0:
         raise Unmeasured(f"the parameters of {model.id} are not known")
     return total, active
-
-
-def _experts(moe: Moe) -> int:
-    return moe.num_experts
-
-
-def _active_experts(moe: Moe) -> int:
-    return moe.num_experts_per_tok
 
 
 def _layer(group: LayerGroup, width: int, experts: Callable[[Moe], int]) -> float:

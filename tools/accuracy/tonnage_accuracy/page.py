@@ -26,6 +26,7 @@ from tonnage_accuracy.sheets import (
     POINTS,
     REGRET,
     RELIABILITY,
+    STANDINGS,
     Sheet,
     align_columns,
     aside_rows,
@@ -39,7 +40,6 @@ from tonnage_accuracy.sheets import (
     percent,
     standing_rows,
     titled,
-    unseen_rows,
 )
 
 HEADER = ("block", "kind", "quantity", "rows", "predicted", "median", "mean", "p90", "bias", "covered", "± width")
@@ -145,8 +145,7 @@ def as_text(report: AccuracyReport) -> str:
     rows = [_cells(line, grouped) for line in report.blocks]
     parts = [sentence(report)]
     if report.out_of_sample.standings:
-        title = "By groups that weigh the same, each left out of what is fitted:"
-        parts += titled(title, standing_rows(report.out_of_sample))
+        parts += titled(STANDINGS.title, standing_rows(report.out_of_sample))
     parts += POINTS.text(report.points)
     if report.duels:
         told = duel_sentence(report.predictor, report.duels)
@@ -192,7 +191,7 @@ def page_tables(report: AccuracyReport, page: Page) -> dict[str, Rows]:
     """The tables beside the page, by the name of their file: a header, then rows; none where there is nothing."""
     skipped = [(block, f"{number:,}", why) for (block, why), number in _count_skipped(report)]
     found: dict[str, Rows] = {
-        "unseen": unseen_rows(report.out_of_sample),
+        "unseen": STANDINGS.rows(report.out_of_sample.unseen),
         "standings": standing_rows(report.out_of_sample),
         "sources": group_rows(report.out_of_sample.sources, "source"),
         "families": group_rows(report.out_of_sample.families, "family"),

@@ -76,19 +76,13 @@ _LEFT_OUT: Final = {"source": "its source", "family": "its family", "": "nothing
 
 def standing_rows(found: OutOfSample) -> list[tuple[str, ...]]:
     """Header and one row for each figure and what was left out; none without left-out predictions."""
-    rows = [_standing(line) for line in sorted(found.standings, key=lambda line: _place(found.standings, line))]
-    return [STANDING_HEADER, *rows] if rows else []
+    return STANDINGS.rows(sorted(found.standings, key=lambda line: _place(found.standings, line)))
 
 
 def group_rows(lines: Sequence[GroupErrors], kind: str) -> list[tuple[str, ...]]:
     """Header and one row for each figure and group of a kind: source, family."""
     header = ("figure", kind, "numbers", "median", "mean", "bias", "covered", "± width", "open setting")
     return [header, *map(_group, lines)] if lines else []
-
-
-def unseen_rows(found: OutOfSample) -> list[tuple[str, ...]]:
-    """The same as `standing_rows` for tables that no fit has read."""
-    return [STANDING_HEADER, *map(_standing, found.unseen)] if found.unseen else []
 
 
 def aside_rows(found: Sequence[SetAside]) -> list[tuple[str, ...]]:
@@ -129,6 +123,9 @@ def _standing(line: Standing) -> tuple[str, ...]:
         least,
         percent(line.half_width),
     )
+
+
+STANDINGS: Final = Sheet("By groups that weigh the same, each left out of what is fitted:", STANDING_HEADER, _standing)
 
 
 def _group(line: GroupErrors) -> tuple[str, ...]:
