@@ -76,7 +76,8 @@ _LEFT_OUT: Final = {"source": "its source", "family": "its family", "": "nothing
 
 def standing_rows(found: OutOfSample) -> list[tuple[str, ...]]:
     """Header and one row for each figure and what was left out; none without left-out predictions."""
-    return STANDINGS.rows(sorted(found.standings, key=lambda line: _place(found.standings, line)))
+    ordered: list[Standing] = sorted(found.standings, key=lambda line: _place(found.standings, line))
+    return STANDINGS.rows(ordered)
 
 
 def group_rows(lines: Sequence[GroupErrors], kind: str) -> list[tuple[str, ...]]:
