@@ -1,6 +1,7 @@
 """Predictions without the rows that taught them."""
 
 import gzip
+import importlib
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from msgspec.structs import replace
 from tests.validation.predictors import fixed
 from tests.validation.samples import point, sample
 
+from tonnage.catalog import engines, fitted
 from tonnage.catalog.fitted import factor
 from tonnage.domain.case import ServeCase, ServeResult, Traffic
 from tonnage.errors import BadFact, UnknownName
@@ -219,3 +221,9 @@ def test_limits_that_nothing_keeps_are_said_to_be() -> None:
     with pytest.raises(BadFact, match="no rate is predicted"):
         served(1e-6)
     assert limits_of(point(load="open_loop", request_rate_qps=3.0)) is None
+
+
+def test_what_refits_replace_is_what_predictions_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "tools" / "calibration"))
+    found = [getattr(module, name) for module, name in importlib.import_module("left_out").DOORS]
+    assert found == [engines._eras, fitted.training_coefficients, fitted.offline]

@@ -22,6 +22,7 @@ import multiprocessing
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -32,7 +33,7 @@ import fits
 
 import tonnage.catalog.engines as overheads_table
 import tonnage.questions.predict.inference as infer_door
-import tonnage.questions.predict.training as train_door
+import tonnage.questions.train.setup as train_door
 from tonnage_accuracy.grouping import LEFT_OUT, Grouping, group_by, read_grouping
 from tonnage_accuracy.left_out import COLUMNS, FILE
 from tonnage_accuracy.metrics import absolute_error_share, quantile
@@ -44,6 +45,10 @@ ROOT = Path(__file__).parents[2]
 PARTS = 8
 """Shares that the rows as shipped are predicted in."""
 PAGE = ROOT / "docs" / "accuracy.left_out.csv"
+
+
+DOORS = ((overheads_table, "_eras"), (train_door, "training_coefficients"), (infer_door, "offline"))
+"""Where predictions look up what is fitted: engines' overheads, training, networks."""
 
 
 class Fold(NamedTuple):
@@ -100,12 +105,10 @@ def without(fold: Fold) -> list[Score]:
     if not hidden & fits.seen():
         return []
     serving = fits.serving_without(hidden, engine=fold.name if fold.kind == "engine" else "")
-    training, networks = fits.training_without(hidden), fits.infer_without(hidden)
-    with (
-        patch.object(overheads_table, "_eras", lambda: MappingProxyType(serving)),
-        patch.object(train_door, "training_coefficients", lambda: training),
-        patch.object(infer_door, "offline", lambda: networks),
-    ):
+    found = MappingProxyType(serving), fits.training_without(hidden), fits.infer_without(hidden)
+    with ExitStack() as stack:
+        for (module, name), fitted in zip(DOORS, found, strict=True):
+            stack.enter_context(patch.object(module, name, lambda fitted=fitted: fitted))
         return list(score(rows))
 
 

@@ -24,7 +24,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 from refit import Problem, residuals
-from scipy.optimize import least_squares
 
 from tonnage.core.deployment import Deployment, resolve
 from tonnage.core.serving_traffic import grid_of, pool_grids, pools_of, under_load
@@ -367,6 +366,8 @@ def _to_theta(name: str, value: float) -> float:
 
 def fit(rows: list[Sample]) -> dict[str, float]:
     """Fitted overheads of one engine, vendor and era."""
+    from scipy.optimize import least_squares  # here alone: refits without rows need no SciPy
+
     names, task = fitted_names(rows), problem(rows, Overheads())
     low = np.array([_least(name, rows[0].key) for name in names])
     found = [
