@@ -1,6 +1,8 @@
 """The plan's settings arrive; what a target cannot express is refused in one sentence."""
 
 import csv
+import json
+import shlex
 import subprocess
 from importlib.resources import files
 from pathlib import Path
@@ -14,6 +16,7 @@ from tests.export.plans import CASES, TWO_NODES, exported, plan
 import tonnage
 
 ORCHESTRATORS = ("compose", "kubernetes", "skypilot", "dstack", "slurm", "ray-serve")
+DRAFT = "yuhuili/EAGLE3-LLaMA3.3-Instruct-70B"
 
 
 def written(target: str, **changes: Any) -> str:
@@ -30,6 +33,18 @@ def test_settings_arrive_everywhere(target: str) -> None:
 @pytest.mark.parametrize("target", ["kubernetes", "skypilot", "dstack", "ray-serve", "slurm"])
 def test_replicas_arrive(target: str) -> None:
     assert written(target, replicas=7) != written(target, replicas=3)
+
+
+def test_drafts_are_json_in_a_command_and_a_mapping_among_engine_arguments() -> None:
+    made = plan()
+    drafting = {"speculative_tokens": 2, "speculative_acceptance": 0.7, "draft_model": DRAFT}
+    made["options"][0]["configuration"]["engine"] |= drafting
+    drafts = {"method": "eagle3", "model": DRAFT, "num_speculative_tokens": 2}
+    words = shlex.split(exported(made, "vllm")["serve.sh"].replace("\\\n", " "), comments=True)
+    assert json.loads(words[words.index("--speculative-config") + 1]) == drafts
+    document = yaml.safe_load(exported(made, "ray-serve")["serve.yaml"])
+    (model,) = document["applications"][0]["args"]["llm_configs"]
+    assert model["engine_kwargs"]["speculative_config"] == drafts
 
 
 def test_context_is_cut_to_what_the_cache_holds() -> None:

@@ -139,12 +139,12 @@ def _adapters(kept: Adapters | None) -> Fields:
     }
 
 
-def _drafting(engine: Engine) -> str | None:
+def _drafting(engine: Engine) -> Fields | None:
     """Drafting by the checkpoint's own layers, or by an EAGLE-3 draft beside it."""
     if not engine.speculative_tokens:
         return None
     own = {"method": "eagle3", "model": engine.draft_model} if engine.draft_model else {"method": "mtp"}
-    return json.dumps({**own, "num_speculative_tokens": engine.speculative_tokens})
+    return {**own, "num_speculative_tokens": engine.speculative_tokens}
 
 
 def serve(d: Deployment) -> Server:
@@ -152,7 +152,8 @@ def serve(d: Deployment) -> Server:
     argv = ["vllm", "serve", d.model]
     for name, value in settings(d).items():
         flag = name.replace("_", "-")
-        argv += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+        text = value if isinstance(value, str) else json.dumps(value)
+        argv += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", text]
     argv += ["--host", "0.0.0.0", "--port", str(d.port)]
     version = version_of(d, TARGET)
     use = "vllm-amd" if d.spelled.vendor == "amd" else "vllm"
