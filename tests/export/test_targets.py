@@ -70,6 +70,7 @@ def test_fp8_is_quantised_while_loading_only_from_sixteen_bits() -> None:
         ("compose", TWO_NODES, "runs on one"),
         ("dstack", TWO_NODES, "runs on one"),
         ("ray-serve", {"name": "sglang"}, "plan with --engine vllm"),
+        ("ray-serve", {"tp": 1, "dp": 8}, "none for the other 7 of its 8 data-parallel ranks; export to vllm"),
         ("skypilot", {"accelerator": "m4-max"}, "skypilot spells"),
         ("kubernetes", {"accelerator": "m4-max"}, "device plug-in"),
         ("compose", {"accelerator": "cpu-xeon-8480"}, "place it yourself"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tonnage.export.kit import Deployment, Fields, Target, server
+from tonnage.export.kit import BadRequest, Deployment, Fields, Target, server
 from tonnage.export.targets.vllm import settings
 
 TARGET = Target(
@@ -20,6 +20,11 @@ TARGET = Target(
 def export(d: Deployment) -> str:
     """`serve.yaml`."""
     made = server(d)
+    if d.layout.dp > 1:  # build_openai_app places tp x pp accelerators a replica, whatever data_parallel_size says
+        raise BadRequest(
+            f"Ray Serve in this file gives a replica tp x pp accelerators, none for the other {d.layout.dp - 1} of its"
+            f" {d.layout.dp} data-parallel ranks; export to vllm or kubernetes, or choose another option"
+        )
     config: Fields = {
         "model_loading_config": {"model_id": d.name, "model_source": d.model},
         "deployment_config": {
