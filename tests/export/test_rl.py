@@ -124,6 +124,17 @@ def test_openrlhf_has_batches_ranks_and_engines_of_the_plan(deepspeed: Any) -> N
     assert "--critic.num_nodes" not in found and found["--ref.num_nodes"] == found["--actor.num_nodes"]
 
 
+def test_openrlhf_trains_on_one_accelerator() -> None:
+    plan = planned(model="Qwen/Qwen3-0.6B", framework="deepspeed", count="1")
+    assert plan["options"][0]["configuration"]["layout"].get("sharding", "none") == "none"
+    assert options(files(plan, "openrlhf"))["--ds.zero_stage"] == "1"
+
+
+def test_openrlhf_says_whose_times_a_plan_has(deepspeed: Any) -> None:
+    assert "Times are those of fsdp" in files(planned(framework="fsdp"), "openrlhf")
+    assert "Times are those" not in files(deepspeed, "openrlhf")
+
+
 def test_openrlhf_generates_ahead_on_machines_of_its_own() -> None:
     found = options(files(planned(framework="deepspeed", staleness="1", rollout_count="8"), "openrlhf"))
     assert found["--train.async_queue_size"] == "1" and "--vllm.enable_sleep" not in found
@@ -149,13 +160,15 @@ def test_files_of_openrlhf_are_the_kept_ones(deepspeed: Any, request: pytest.Fix
     golden.check("openrlhf/openrlhf.sh", files(deepspeed, "openrlhf"))
 
 
-def test_what_openrlhf_cannot_say_is_refused(deepspeed: Any) -> None:
+def test_what_openrlhf_cannot_say_is_refused(deepspeed: Any, shared: Any) -> None:
     first = deepspeed["options"][0]
     configuration = first["configuration"]
     layout = configuration["layout"] | {"pp": 2}
     pipeline = deepspeed | {"options": [first | {"configuration": configuration | {"layout": layout}}]}
     refusals = [
-        (pipeline, "framework: .* no pipeline"),
+        (pipeline, "layout: .* no pipeline"),
+        (shared, "framework: .* timed for megatron; plan with --framework deepspeed"),
+        (changed(deepspeed, rollout_precision={"experts": "mxfp4"}), "precision: .* 16 bits"),
         (changed(deepspeed, engine="sglang"), "engine: .* with vllm, not sglang"),
         (changed(deepspeed, precision="fp8"), "precision: .* 16 bits"),
         (changed(deepspeed, optimizer="lion"), "optimizer: .* not lion"),

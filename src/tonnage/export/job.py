@@ -229,6 +229,8 @@ class RlJob(Record, kw_only=True):
     model: str
     name: str
     case: RlCase
+    software: str
+    """Family of the trainer that the times are of."""
     layout: TrainLayout
     sharded: bool
     """The trainer shards weights over all ranks, instead of splitting tensors and layers."""
@@ -282,6 +284,7 @@ def rl_job(plan: RlPlan, option: RlOption) -> RlJob:
         model=model,
         name=label(model),
         case=case,
+        software=configuration.software,
         layout=configuration.layout,
         sharded=configuration.layout.sharding in SHARDED,
         recompute=configuration.recompute,

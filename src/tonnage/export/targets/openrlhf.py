@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
+from tonnage.domain.layout import TrainLayout
 from tonnage.export.kit import BadRequest, Fields, RlJob, Target, lines
 
 TARGET = Target(
@@ -27,8 +28,10 @@ def export(made: RlJob) -> str:
     """`openrlhf.sh`."""
     _check(made)
     words = ["python3 -m openrlhf.cli.train_ppo_ray", *_lines(_options(made)), '"$@"']
+    elsewhere = [] if made.software == "deepspeed" else [f"Times are those of {made.software}, not of DeepSpeed."]
     notes = [
         *made.lines,
+        *elsewhere,
         "Set DATA to your prompts and REWARD to your Python file with reward_func; one pass over DATA is at most",
         "the planned steps: with fewer prompts add --train.num_episodes. Ray runs on every machine before this starts.",
     ]
@@ -43,12 +46,17 @@ def _check(made: RlJob) -> None:
         raise BadRequest(f"engine: OpenRLHF generates with vllm, not {case.engine}; export to verl, or plan with vllm")
     if case.rollout_layout.ranks > case.rollout_layout.tp or case.rollout_layout.ep > 1:
         raise BadRequest("rollout_layout: OpenRLHF's engines split tensors alone; plan tp alone, or export to verl")
-    if layout.pp > 1 or layout.ep > 1 or layout.sharding not in STAGES:
+    if made.software not in ("deepspeed", "fsdp"):
         raise BadRequest(
-            "framework: OpenRLHF trains with DeepSpeed: no pipeline, experts that each rank holds, no shards within"
-            " a machine alone; plan with --framework deepspeed or fsdp, or export to verl"
+            f"framework: OpenRLHF trains with DeepSpeed, and the option was timed for {made.software}; plan with"
+            " --framework deepspeed or fsdp, or export to verl, which has megatron"
         )
-    if case.precision != "bf16" or (formats is not None and {formats.weights, formats.kv} != {"bf16"}):
+    if layout.pp > 1 or layout.ep > 1 or _stage(layout) is None:
+        raise BadRequest(
+            "layout: OpenRLHF's trainer has no pipeline, spreads no experts and shards over all ranks, so not pp"
+            f" {layout.pp}, ep {layout.ep} and {layout.sharding}; choose another option, or export to verl"
+        )
+    if case.precision != "bf16" or (formats is not None and {*formats.by_name().values()} - {"bf16", None}):
         raise BadRequest("precision: OpenRLHF's options name no format of weights or cache but 16 bits; plan with bf16")
     if case.optimizer not in OPTIMIZERS:
         raise BadRequest(f"optimizer: OpenRLHF has {', '.join(OPTIMIZERS)}, not {case.optimizer}; plan with adamw")
@@ -56,6 +64,11 @@ def _check(made: RlJob) -> None:
         raise BadRequest("staleness: OpenRLHF's engines that run ahead have accelerators of their own; plan a split")
     if made.splits_nodes:
         raise BadRequest("rollout_count: OpenRLHF's trainer takes whole machines; plan a split of whole machines")
+
+
+def _stage(layout: TrainLayout) -> int | None:
+    """DeepSpeed's ZeRO stage, absent where it has none; 1 on one rank of data, whose states it leaves whole."""
+    return 1 if layout.sharding == "none" and layout.dp == 1 else STAGES.get(layout.sharding)
 
 
 def _trainers(made: RlJob) -> tuple[int, int]:
@@ -81,7 +94,7 @@ def _options(made: RlJob) -> Fields:
         "vllm.gpu_memory_utilization": made.memory_share,
         "vllm.enable_sleep": not separate,
         "ds.enable_sleep": not separate,
-        "ds.zero_stage": STAGES[layout.sharding],
+        "ds.zero_stage": _stage(layout),
         "ds.tensor_parallel_size": layout.tp,
         "ds.ring_attn_size": layout.cp,
         "ds.param_dtype": case.precision,
