@@ -169,8 +169,35 @@ def test_files_that_are_no_text_or_too_large_or_missing(tmp_path: Path) -> None:
     large.write_bytes(b"#" * (5 * 1024 * 1024))
     with pytest.raises(Refused, match="has at most"):
         part_of("H100", str(large))
-    with pytest.raises(Refused, match="no such file or folder"):
+    os.mkfifo(tmp_path / "pipe")
+    for device in (str(tmp_path / "pipe"), "/dev/zero"):
+        with pytest.raises(Refused, match="a pipe or device"):
+            part_of("H100", device)
+
+
+def test_a_missing_file_names_a_command_that_prints_one(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="no such file or folder") as refusal:
         part_of("H100", str(tmp_path / "missing.toml"))
+    command = str(refusal.value).split("`")[1]
+    assert command in " ".join(printed("catalog", "--help")[0].split())
+    assert "[[accelerator]]" in printed(*command.split()[1:])[0]
+
+
+def test_what_cannot_be_meant_in_a_folder_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "OWN.TOML").write_text(CARD, encoding="utf-8")
+    (tmp_path / ".#own.toml").symlink_to("someone@somewhere.1234")
+    (tmp_path / "folder.toml").mkdir()
+    os.mkfifo(tmp_path / "pipe.toml")
+    assert part_of("my card", str(tmp_path)).id == "my-card"
+
+
+def test_a_folder_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.toml").symlink_to(tmp_path / "gone.toml")
+    with pytest.raises(Refused, match=r"a\.toml': no such file or folder of additions"):
+        part_of("H100", str(tmp_path))
+    monkeypatch.setattr(Path, "iterdir", lambda _: os.listdir("/proc/1/nowhere"))
+    with pytest.raises(Refused, match="no reading this folder of additions"):
+        part_of("H100", str(tmp_path))
 
 
 def test_a_deeply_nested_file_ends_in_an_error_of_ours(tmp_path: Path) -> None:

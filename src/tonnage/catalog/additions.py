@@ -133,14 +133,34 @@ def file_states(additions: Additions) -> FileStates:
 
 
 def _files(path: Path) -> list[Path]:
-    if path.is_dir():
-        return sorted(path.glob("*.toml"))
-    if not path.exists():
-        raise BadFact(f"'{echo_path(path)}': no such file or folder of additions; write one with `--template`")
-    return [path]
+    """
+    The TOML files that a path names: itself, or those directly in a folder, by name.
+
+    Left out of a folder is what cannot be meant: hidden files (locks and copies of editors, such as `.#own.toml`),
+    folders, pipes and devices.
+
+    Raises
+    ------
+    BadFact
+        The folder cannot be read.
+    """
+    if not path.is_dir():
+        return [path]
+    try:
+        named = [file for file in sorted(path.iterdir()) if file.suffix.lower() == ".toml" and file.name[0] != "."]
+    except OSError as error:
+        raise BadFact(f"'{echo_path(path)}': no reading this folder of additions: {error.strerror}") from None
+    return [file for file in named if file.is_file() or file.is_symlink()]
 
 
 def _state(file: Path) -> tuple[str, int, int]:
+    """The file with its time of change and its size, if it is one that can be read again; a `BadFact` otherwise."""
+    if not file.exists():
+        raise BadFact(
+            f"'{echo_path(file)}': no such file or folder of additions; `tonnage catalog offers --template` prints one"
+        )
+    if not file.is_file():  # what a pipe gave is gone when it is read again
+        raise BadFact(f"'{echo_path(file)}' is a pipe or device; additions are read again, so write a file")
     state = file.stat()
     if state.st_size > MAX_BYTES:
         raise BadFact(f"'{echo_path(file)}' has {state.st_size} bytes; a file of additions has at most {MAX_BYTES}")

@@ -36,9 +36,9 @@ def catalog() -> None:
     """
     Accelerators, models, offers and providers, with sources and dates.
 
-    Your own accelerators and offers: write a file (--template prints one), and name it with --additions or put it
-    into the folder tonnage/catalog of your configuration folder (~/.config on Linux); the environment variable
-    TONNAGE_CATALOG names one more folder.
+    Your own accelerators and offers: write a file (`tonnage catalog offers --template` prints one), and name it with
+    --additions or put it into the folder tonnage/catalog of your configuration folder (~/.config on Linux); the
+    environment variable TONNAGE_CATALOG names one more folder.
     """
 
 
