@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.asked import Refused, printed
 from tests.catalog.hub.files import (
     CONFIG,
     LLAMA_GGUF,
@@ -32,6 +33,16 @@ def test_a_config_and_its_folder_are_the_same_shape(tmp_path: Path) -> None:
     path = config(tmp_path / "tiny")
     assert resolve(str(path)).layers == resolve(str(tmp_path / "tiny")).layers == resolve(path).layers
     assert resolve(str(path)).id == "tiny"
+
+
+@pytest.mark.parametrize("family", ["gpt2", "gpt_bigcode"])
+def test_learned_positions_end_the_context_where_a_file_leaves_both_out(tmp_path: Path, family: str) -> None:
+    shape = {"model_type": family, "n_embd": 64, "n_head": 4, "n_layer": 2, "vocab_size": 100}
+    (tmp_path / "config.json").write_text(json.dumps(shape), encoding="utf-8")
+    fitted = ("fit", str(tmp_path), "--accelerator", "H100", "--context")
+    assert printed(*fitted, "1024")
+    with pytest.raises(Refused, match="65,536 tokens exceed the 1,024"):
+        printed(*fitted, "65536")
 
 
 def test_headers_give_exact_bytes_and_the_mixture_of_formats(tmp_path: Path) -> None:

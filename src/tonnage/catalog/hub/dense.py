@@ -145,22 +145,18 @@ def _gpt_layers(c: Config, mixer: Attention, width: int, *, biased: bool = True)
     return identical_layers(c, (mixer, feed_forward), norm_bias=True)
 
 
-def _gpt2(c: Config) -> Model:
-    """GPT-2 and its kin (GPT-3, Megatron): learned positions, LayerNorm, biases, tied head."""
+def _gpt2(c: Config, **mixing: int) -> Model:
+    """GPT-2 and its kin (GPT-3, Megatron): learned positions, which end the context, LayerNorm, biases, tied head."""
     width = integer(c, "n_inner", "intermediate_size", default=4 * hidden_size(c))
     positions = integer(c, "n_positions", "max_position_embeddings", default=1024)
-    layers = _gpt_layers(c, attention(c, bias=True, output_bias=True), width)
-    return decoder(c, layers, tied=True, norm_bias=True, learned_positions=positions)
+    layers = _gpt_layers(c, attention(c, bias=True, output_bias=True, **mixing), width)
+    return decoder(c, layers, tied=True, norm_bias=True, learned_positions=positions, max_context=positions)
 
 
 def _gpt_bigcode(c: Config) -> Model:
-    """StarCoder: GPT-2 with one key-value head."""
+    """StarCoder: GPT-2 with one key-value head, or as many as heads where `multi_query` is false."""
     kv_heads = 1 if flag(c, "multi_query", default=True) else integer(c, "num_attention_heads", "n_head")
-    width = integer(c, "n_inner", "intermediate_size", default=4 * hidden_size(c))
-    mixer = attention(c, bias=True, output_bias=True, num_key_value_heads=kv_heads)
-    positions = integer(c, "n_positions", "max_position_embeddings", default=1024)
-    layers = _gpt_layers(c, mixer, width)
-    return decoder(c, layers, tied=True, norm_bias=True, learned_positions=positions)
+    return _gpt2(c, num_key_value_heads=kv_heads)
 
 
 def _starcoder2(c: Config) -> Model:
