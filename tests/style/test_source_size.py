@@ -23,8 +23,9 @@ MOST = {
     # and what costs more than the budget is not looked at.
     # 40 of the spine: a headline has its details and price as fields, which the page looked for in our own sentence.
     # 518,900 and 245,940 before modules that one reader reads together stood in one file.
-    "all": 506_500,
-    "spine": 242_500,
+    # 40 of both: what would change a batch plan is counted from the option that leads it, which was another.
+    "all": 506_540,
+    "spine": 242_530,
 }
 LEFT_OUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,

@@ -329,7 +329,10 @@ def _spare_terms(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
 
 
 def _deferred_terms(problem: FleetProblem, p: int) -> Iterator[Terms]:
-    """Work that may be done at any time is done in all periods together, the firm share of it on firm terms."""
+    """
+    A pool's work that may wait is done: all of it over all periods, or its share of each pace in the hours of that
+    pace, the firm share of each on firm terms. Rates are of a second, so that work is in [1/s x h].
+    """
     pool = problem.pools[p]
     parts = [
         (hours, due * share, classes)

@@ -207,7 +207,9 @@ def network_work(
     style: str = "convolution",
 ) -> Work:
     """
-    A network known by its totals, as `kernels` equal layers.
+    One forward pass of a batch through a network known by its totals: one operator that runs `kernels` times.
+
+    FLOP and bytes of the operator are those of one run for all samples; of a denoiser, of one step.
 
     Parameters
     ----------

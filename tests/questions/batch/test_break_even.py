@@ -12,6 +12,11 @@ MARKET = "B200,B300,H100,H200,MI355X,L40S"
 """Those that lead, or come to lead, of all that are rented."""
 MORE: dict[str, Any] = {"items": 100e6}
 """As many as only on-demand accelerators finish in time: with fewer, or with longer, spot ones lead."""
+SHORT: dict[str, Any] = {
+    "items": 20_000, "prompt_tokens": 256, "output_tokens": 51, "deadline": None, "max_accelerators": None,
+    "accelerator": None,
+}  # fmt: skip
+"""So little work that starting and rounding decide: the first option is not among the cheapest by the item."""
 ASKED: dict[str, Any] = {
     "model": "meta-llama/Llama-3.1-8B-Instruct",
     "items": 50e6,
@@ -74,6 +79,16 @@ def test_longer_items_change_the_answer_where_planning_again_says_so(now: Any) -
     share = flip.value / 950
     beyond = plan(prompt_tokens=800 * share * 1.1, output_tokens=150 * share * 1.1)
     assert leader(beyond) != leader(now)
+
+
+def test_a_flip_of_the_length_is_counted_from_the_option_that_leads() -> None:
+    now = plan(**SHORT)
+    flips = [(flip_of(now, f"tokens of an item {side}"), step) for side, step in (("above", 1.1), ("below", 1 / 1.1))]
+    known = [(flip.value / flip.now * step, flip) for flip, step in flips if flip is not None]
+    assert known
+    for share, flip in known:
+        beyond = plan(**SHORT | {"prompt_tokens": 256 * share, "output_tokens": 51 * share})
+        assert leader(beyond) != leader(now), flip
 
 
 def test_where_the_cheapest_by_the_item_leads_less_work_and_more_time_change_nothing() -> None:

@@ -113,8 +113,8 @@ def accelerator_of(request: Adopt, machine: Machine, *, additions: Additions) ->
 
 def _saving(sides: ServeSides | TrainSides) -> Saving | None:
     """
-    What the better plan's first option costs less than today's, a month or the whole run; None where that is next to
-    nothing, or one of the two is missing.
+    What the better plan's first option costs less than today's, in USD a month of serving or of the whole run of
+    training; None below `WORTH` of today's cost, or where one of the two is missing.
     """
     if sides.current is None or sides.better is None or not sides.better.options:
         return None

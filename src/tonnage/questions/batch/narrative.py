@@ -291,7 +291,7 @@ def batch_break_even(
     remade : callable
         The same configuration with the lengths of another request; None where it does not hold one.
     """
-    candidates = _cheapest_and_fastest(chances)
+    candidates = _cheapest_and_fastest(chances, first=options[0])
     found = list(break_even_prices(options))
     items = Axis(name="items", now=request.items, unit="count", least=1.0)
     found += break_even_along(
@@ -319,9 +319,20 @@ def batch_break_even(
 _NOTHING: Final = "nothing finishes in time"
 
 
-def _cheapest_and_fastest(chances: Iterable[Candidate]) -> list[Candidate]:
-    """The cheapest candidates by the item, one of each accelerator and term, and the fastest of each accelerator."""
-    ranked = sorted((c for c in chances if c.fastest >= 1), key=lambda candidate: candidate.usd_per_item)
+def _cheapest_and_fastest(chances: Iterable[Candidate], *, first: BatchOption) -> list[Candidate]:
+    """
+    The plan's first option, the cheapest candidates by the item, one of each accelerator and term, and the fastest of
+    each accelerator.
+    """
+    bill = first.bill
+
+    def others(candidate: Candidate) -> bool:
+        offer = candidate.offer
+        place = offer.provider, offer.instance_type, offer.region, candidate.term
+        leads = place == (bill.provider, bill.instance_type, bill.region, bill.term)
+        return not (leads and candidate.work.configuration == first.configuration)
+
+    ranked = sorted((c for c in chances if c.fastest >= 1), key=lambda each: (others(each), each.usd_per_item))
     kept: dict[str, Candidate] = {}
     for candidate in ranked:
         kept.setdefault(candidate.name, candidate)
@@ -365,12 +376,12 @@ def _at_speed(candidate: Candidate, times: float) -> Candidate:
 
 
 def _rate_by_length(request: Batch, work: Work, remade: Remade) -> list[tuple[float, float]]:
-    """(share of the lengths, rate over that at the present ones); those that do not fit are left out."""
+    """(times as long, rate over that at the present lengths), shortest first; lengths that do not fit are left out."""
     points = []
-    for share in (2.0**power for power in DOUBLINGS):
-        made = work if share == 1.0 else remade(_scale_requests(request, share), work)
+    for times in (2.0**power for power in DOUBLINGS):
+        made = work if times == 1.0 else remade(_scale_requests(request, times), work)
         if made is not None:
-            points.append((share, made.items_per_s / work.items_per_s))
+            points.append((times, made.items_per_s / work.items_per_s))
     return points
 
 
