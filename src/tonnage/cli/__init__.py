@@ -191,7 +191,10 @@ def _columns() -> int:
 
 
 def _usage_sentence(error: click.ClickException) -> str:
-    """click's message as one sentence: with the nearest name, and where the options are explained."""
+    """
+    click's message on one line, without the program's name: a wrong option or command with the nearest name or what
+    others call it, and where help stands.
+    """
     message = " ".join(error.format_message().split()).rstrip(".")
     ctx = getattr(error, "ctx", None)
     if isinstance(error, click.NoSuchOption):

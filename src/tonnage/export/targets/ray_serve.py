@@ -18,7 +18,7 @@ TARGET = Target(
 
 
 def export(d: Deployment) -> str:
-    """`serve.yaml`."""
+    """The text of `serve.yaml`: a fixed number of replicas of one model, with what vLLM takes as engine arguments."""
     made = server(d)
     if d.layout.dp > 1:  # build_openai_app places tp x pp accelerators a replica, whatever data_parallel_size says
         raise BadRequest(

@@ -79,8 +79,8 @@ def storage_line(job: Job, *, made: Bill, run: Run) -> tuple[Quantity, ...]:
 
 def storage_text(option: TrainOption, *, parameters: float) -> str:
     """
-    What of storage and transfer is in the bill of a run, and what it would add to take its result (16 bits a trained
-    parameter) away.
+    One line: whether storage is in the bill of a run, where transfer never is, and what it would add to take its
+    result away: 16 bits for each of the trained `parameters`, at the provider's price for 10^9 bytes.
     """
     name = option.bill.provider
     provider = catalog.providers().get(name)
