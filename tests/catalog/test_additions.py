@@ -175,6 +175,16 @@ def test_files_that_are_no_text_or_too_large_or_missing(tmp_path: Path) -> None:
             part_of("H100", device)
 
 
+def test_what_the_shell_gives_through_a_pipe_is_read_once_and_kept() -> None:
+    """As `--additions <(command)`: whoever asks again finds what it gave, though the pipe is empty by then."""
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w", encoding="utf-8") as pipe:
+        pipe.write(CARD)
+    for _ in range(2):
+        assert part_of("my card", f"/dev/fd/{reading}").id == "my-card"
+    os.close(reading)
+
+
 def test_a_missing_file_names_a_command_that_prints_one(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="no such file or folder") as refusal:
         part_of("H100", str(tmp_path / "missing.toml"))

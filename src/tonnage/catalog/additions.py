@@ -159,7 +159,9 @@ def _state(file: Path) -> tuple[str, int, int]:
         raise BadFact(
             f"'{echo_path(file)}': no such file or folder of additions; `tonnage catalog offers --template` prints one"
         )
-    if not file.is_file():  # what a pipe gave is gone when it is read again
+    if file.is_fifo() and not file.resolve().exists():  # the shell's `<(command)`: what it gave is kept, as it is gone
+        return str(file), 0, 0
+    if not file.is_file():
         raise BadFact(f"'{echo_path(file)}' is a pipe or device; additions are read again, so write a file")
     state = file.stat()
     if state.st_size > MAX_BYTES:
