@@ -47,6 +47,8 @@ def accuracy(files: tuple[str, ...], **options: Any) -> None:
     markdown, rows_file = own["markdown"], own["rows_file"]
     asked = build(AccuracyRequest, read_fields(options, AccuracyRequest), files=files)
     tables = read_tables(asked)
+    if rows_file:
+        Path(rows_file).open("ab").close()  # minutes of predictions are not lost to a path that cannot be written
     if asked.predictor is not None:
         if asked.leave_out or asked.layouts or markdown:
             raise BadRequest(
