@@ -239,6 +239,7 @@ class InferCase(SparseRecord, kw_only=True, tag_field="kind", tag="infer"):
     steps: Annotated[int | None, Field("steps of a diffusion model")] = None
     seq_len: Annotated[int | None, Field("length of the inputs", "tokens")] = None
     frames: Annotated[int | None, Field("of a video clip that is generated")] = None
+    audio_s: Annotated[float | None, Field("length of a recording, read a batch of windows at a time", "s")] = None
     beams: Annotated[int, Field("hypotheses that a speech decoder keeps beside each other")] = 1
     precision: Annotated[
         str, engine_field("what the products are computed in: fp32, tf32, fp16, bf16, fp8, int8", known="formats")

@@ -47,6 +47,14 @@ def test_a_speech_sample_is_thirty_seconds() -> None:
     assert found.per_sample == 30.0 and found.stages[1].times == 200
 
 
+def test_a_recording_is_as_many_batches_of_windows_as_it_takes() -> None:
+    one, whole = (stages("openai/whisper-small", seq_len=200, batch=8, audio_s=audio) for audio in (None, 790.0))
+    assert [stage.times for stage in whole.stages] == [4 * stage.times for stage in one.stages]  # 27 windows
+    assert whole.per_sample * 8 == 790.0
+    with pytest.raises(BadRequest, match="reads no audio"):
+        stages("google/vit-base-patch16-224", audio_s=60.0)
+
+
 def test_resolution_changes_the_tokens_of_a_vision_transformer() -> None:
     near, far = (flop(stages("google/vit-base-patch16-224", resolution=side)) for side in (224, 448))
     assert far > 4 * near

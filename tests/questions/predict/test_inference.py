@@ -132,3 +132,7 @@ def test_a_prediction_takes_less_than_five_milliseconds() -> None:
     for model in models:
         ask(model, "l40s")
     assert_quick((time.process_time() - start) / len(models), 5e-3)
+
+
+def test_another_name_of_an_engine_runs_as_that_engine_does() -> None:
+    assert ask(SDXL, "l40s", engine="diffusers").samples_per_s == ask(SDXL, "l40s", engine="pytorch").samples_per_s

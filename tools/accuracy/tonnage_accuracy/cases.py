@@ -10,6 +10,7 @@ system count every accelerator; a single stream uses one. MLPerf's multi-stream 
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from tonnage import catalog
@@ -76,7 +77,8 @@ def infer_case(row: Row) -> InferCase:
         resolution=count(row, "image_px"),
         steps=count(row, "diffusion_steps"),
         seq_len=round(length) if length else None,
-        beams=count(row, "beams") or 1,
+        beams=count(row, "beams") or round(_said(row, r"beam (\d+)") or 1),
+        audio_s=60.0 * minutes if (minutes := _said(row, r"([\d.]+) minutes of audio")) else None,
         precision=_precision(row),
         engine=text(row, "engine") or NETWORK_ENGINE,
         engine_version=text(row, "engine_version") or None,
@@ -92,6 +94,12 @@ def infer_case(row: Row) -> InferCase:
         rate_per_s=number(row, "request_rate_qps") if load == "open_loop" else None,
         id=row.id,
     )
+
+
+def _said(row: Row, pattern: str) -> float | None:
+    """A number that the row's words on its data set say: "13 minutes of audio, beam 5"."""
+    found = re.search(pattern, text(row, "dataset"))
+    return float(found.group(1)) if found is not None else None
 
 
 def _precision(row: Row) -> str:

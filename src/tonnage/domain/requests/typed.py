@@ -838,6 +838,7 @@ class PredictInferFields(TypedDict, total=False):
     steps: int | None
     seq_len: int | None
     frames: int | None
+    audio_s: float | None
     beams: int | None
     precision: str | None
     engine: str | None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from math import ceil
 from typing import Final
 
 from msgspec.structs import replace
@@ -133,9 +134,11 @@ def _is_of_size_only(model: Model) -> bool:
 
 
 def _check(model: Model, case: InferCase) -> None:
-    """Refuses clip frames and beams where the model has no use for them."""
+    """Refuses clip frames, recordings and beams where the model has no use for them."""
     if case.frames is not None and not model.kind.startswith("video"):
         raise BadRequest(f"frames: {model.id} makes no clips; frames belong to video models such as Wan2.1-T2V-1.3B")
+    if case.audio_s is not None and model.kind != "asr":
+        raise BadRequest(f"audio_s: {model.id} reads no audio; recordings belong to models such as whisper-large-v3")
     if case.beams > 1 and (model.kind != "asr" or not model.encoder):
         raise BadRequest(f"beams: {model.id} has no speech decoder; beams belong to models such as whisper-large-v3")
 
@@ -298,18 +301,22 @@ def _counted_denoiser(model: Model, *, side: float, images: float, precision: Pr
 
 
 def _speech(model: Model, case: InferCase, precision: Precision) -> Stages:
-    """An encoder pass and decoder steps for one window of audio a sample; `seq_len` is the tokens of a window."""
+    """
+    An encoder pass and decoder steps for one window of audio a sample; `seq_len` is the tokens of a window, and a
+    recording is as many batches of windows as it takes.
+    """
     tokens, batch = case.seq_len or _DECODED_TOKENS, case.batch
+    passes = ceil(case.audio_s / WINDOW_S / batch) if case.audio_s else 1
     if not model.encoder or not model.layers:
         raise BadRequest(f"model {model.id}: a speech model needs an encoder and decoder layers")
     encoder = speech_encoder_work(model, windows=batch, precision=precision)
     step = decoder_step_work(model, windows=batch, context=tokens / 2.0, precision=precision, beams=case.beams)
     return Stages(
         stages=(
-            Stage(name="audio encoder", work=encoder),
-            Stage(name="decoder", work=step, times=tokens * _longest(batch)),
+            Stage(name="audio encoder", work=encoder, times=passes),
+            Stage(name="decoder", work=step, times=tokens * _longest(batch) * passes),
         ),
-        per_sample=WINDOW_S,
+        per_sample=case.audio_s / batch if case.audio_s else WINDOW_S,
         notes=(
             f"a sample is a window of {WINDOW_S:.0f} s of audio with {tokens} tokens; the rate is in seconds of audio",
         ),

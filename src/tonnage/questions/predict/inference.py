@@ -124,7 +124,7 @@ def setup_of(case: InferCase, additions: Additions = NOTHING, *, facts: Offline 
     facts = facts or offline()
     accelerator = catalog.predictable_accelerator(case.accelerator, additions)
     model = resolve(case.model, additions=additions)
-    runtime, borrowed = runtime_of(facts, case.engine, mode=_mode(case))
+    runtime, borrowed = runtime_of(facts, case.engine, mode=_mode(case, facts))
     silicon = silicon_of(facts, accelerator)
     die = die_of(accelerator.id)
     units = die.multiprocessors if die else units_of_donor(accelerator)
@@ -146,13 +146,13 @@ def setup_of(case: InferCase, additions: Additions = NOTHING, *, facts: Offline 
     )
 
 
-def _mode(case: InferCase) -> str:
+def _mode(case: InferCase, facts: Offline) -> str:
     """
     How the engine runs networks: as stated, else its default in the case's year; empty for an engine that is not known.
     """
     if case.engine_mode:
         return case.engine_mode
-    spec = engines().get(case.engine)
+    spec = engines().get(facts.aliases.get(case.engine, case.engine))
     if spec is None:
         return ""
     if spec.network_mode_before is not None and case.year is not None and case.year < spec.network_mode_before[0]:
