@@ -24,8 +24,9 @@ MOST = {
     # 40 of the spine: a headline has its details and price as fields, which the page looked for in our own sentence.
     # 518,900 and 245,940 before modules that one reader reads together stood in one file.
     # 40 of both: what would change a batch plan is counted from the option that leads it, which was another.
-    "all": 506_540,
-    "spine": 242_530,
+    # 890 of both: predictions name what a case leaves open, with the numbers under the other value; recordings of speech.
+    "all": 507_430,
+    "spine": 243_420,
 }
 LEFT_OUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,

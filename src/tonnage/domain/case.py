@@ -284,6 +284,16 @@ class Latency(SparseRecord, kw_only=True):
     high: float | None = None
 
 
+class Assumed(SparseRecord, kw_only=True):
+    """A setting that a case leaves open and that moves its numbers: what was taken, and what another value gives."""
+
+    setting: str
+    taken: str
+    other: str
+    numbers: dict[str, float]
+    """Number of the result -> its value under the other setting."""
+
+
 class ServeResult(SparseRecord, kw_only=True, tag_field="kind", tag="serve"):
     """Prediction for a serving case; time fields are absent when it does not fit."""
 
@@ -308,6 +318,8 @@ class ServeResult(SparseRecord, kw_only=True, tag_field="kind", tag="serve"):
     calibrations: tuple[CalibrationUse, ...] = ()
     """Measurements that moved these numbers: the user's own, or published ones that were asked for."""
     notes: tuple[str, ...] = ()
+    assumed: tuple[Assumed, ...] = ()
+    """Settings that the case leaves open and that move a number by more than a tenth."""
     opened: tuple[Quantity, ...] = ()
     """The numbers down to operators and overheads; only where it was asked for."""
     id: str | None = None
@@ -333,6 +345,8 @@ class TrainResult(SparseRecord, kw_only=True, tag_field="kind", tag="train"):
     calibrations: tuple[CalibrationUse, ...] = ()
     """Measurements that moved these numbers: the user's own, or published ones that were asked for."""
     notes: tuple[str, ...] = ()
+    assumed: tuple[Assumed, ...] = ()
+    """Settings that the case leaves open and that move a number by more than a tenth."""
     opened: tuple[Quantity, ...] = ()
     """The numbers down to operators and overheads; only where it was asked for."""
     id: str | None = None

@@ -102,7 +102,18 @@ def _single(one: Predicted) -> tuple[Block, ...]:
     level = " ".join(part for part in result.level.split(":") if part != result.basis)
     told = f"Basis: {result.basis}{f' ({level})' if level else ''}."
     shown = Meters(tuple(meters)) if meters else None
-    return blocks(_case(one.case), head, shown, told, result.notes[:MOST_NOTES])
+    return blocks(_case(one.case), head, shown, told, _assumed(result), result.notes[:MOST_NOTES])
+
+
+def _assumed(result: Result) -> tuple[str, ...]:
+    """Each setting that the case leaves open, and the numbers under its other value."""
+    return tuple(
+        f"Assumed: {one.setting} {one.taken}; with {one.other}: "
+        + ", ".join(
+            f"{METRICS[name].title} {_amount(value, METRICS[name].unit)}" for name, value in one.numbers.items()
+        )
+        for one in getattr(result, "assumed", ())
+    )
 
 
 def _published_sections(one: Predicted, *, of: str = "this case", most: int | None = None) -> tuple[Section, ...]:

@@ -20,6 +20,7 @@ from tonnage.core.replica import with_queueing
 from tonnage.core.serving_traffic import open_load, served_latency
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.case import Latency, ServeCase, ServeResult
+from tonnage.questions.predict.assumed import serving_settings, with_assumed
 from tonnage.simulation.simulated import Served, Tail
 
 
@@ -35,10 +36,22 @@ def predict_serve(case: ServeCase, *, additions: Additions = catalog.NOTHING, wh
         The model, accelerator, engine or a format is unknown, or the case contradicts itself.
     """
     at = resolve(case, additions=additions)
+    result, found = _predicted(at)
+    if found is None:
+        return result
+    result = with_assumed(
+        result, serving_settings(case, at), again=lambda other: _predicted(resolve(other, additions=additions))[0]
+    )
+    return replace(result, opened=_open_numbers(at, found, additions)) if why else result
+
+
+def _predicted(at: Deployment) -> tuple[ServeResult, Served | None]:
+    """The result of a deployment and what it was read from; nothing where the model does not fit."""
+    case = at.case
     memory = {"total_bytes": at.pool.memory.value, "parts": msgspec.to_builtins(at.pool.memory.parts)}
     tokens = at.pool.tokens
     if not at.pool.verdict.ok:
-        return ServeResult(
+        refused = ServeResult(
             fits=False,
             basis=Basis.DERIVED,
             memory=memory,
@@ -47,14 +60,14 @@ def predict_serve(case: ServeCase, *, additions: Additions = catalog.NOTHING, wh
             notes=at.notes,
             id=case.id,
         )
+        return refused, None
     reuse = None
     if case.sessions is not None:
         from tonnage.core.session_cases import case_with_reuse
 
         at, reuse = case_with_reuse(at)
     found, tier = served_latency(at)
-    result = replace(_result(at, found, basis=at.basis_on(tier), memory=memory), reuse=reuse)
-    return replace(result, opened=_open_numbers(at, found, additions)) if why else result
+    return replace(_result(at, found, basis=at.basis_on(tier), memory=memory), reuse=reuse), found
 
 
 def _open_numbers(at: Deployment, found: Served, additions: Additions) -> tuple[Quantity, ...]:

@@ -24,6 +24,7 @@ from tonnage.domain.precision import number_format
 from tonnage.domain.training import TrainSetup
 from tonnage.errors import BadRequest
 from tonnage.physics.diffusion import latent_tokens, text_tokens
+from tonnage.questions.predict.assumed import training_settings, with_assumed
 from tonnage.questions.train.machine import training_load
 from tonnage.questions.train.setup import Chosen, resolve_setup
 from tonnage.units import show
@@ -41,6 +42,14 @@ def predict_train(case: TrainCase, *, additions: Additions = NOTHING, why: bool 
     TonnageError
         The model, accelerator, optimizer or a format is unknown, or the degrees contradict the count.
     """
+    result, setup = _predicted(case, additions)
+    others = training_settings(case, setup)
+    result = with_assumed(result, others, again=lambda other: _predicted(other, additions)[0])
+    return replace(result, opened=step_numbers(setup)) if why else result
+
+
+def _predicted(case: TrainCase, additions: Additions) -> tuple[TrainResult, TrainSetup]:
+    """The result of a case, and the setup that it stands for."""
     _check(case)
     model = resolve(case.model, additions=additions)
     accelerator = catalog.predictable_accelerator(case.accelerator, additions)
@@ -54,7 +63,7 @@ def predict_train(case: TrainCase, *, additions: Additions = NOTHING, why: bool 
     said = filter(None, (catalog.ambiguity(case.accelerator, additions), catalog.status_note(accelerator)))
     ranks = setup.layout.ranks
     limit_bytes = accelerator.driver_memory_bytes * share
-    return TrainResult(
+    result = TrainResult(
         fits=chosen.fits,
         basis=step.basis,
         step_s=step,
@@ -69,10 +78,10 @@ def predict_train(case: TrainCase, *, additions: Additions = NOTHING, why: bool 
         level=estimate.errors(setup).level,
         why="" if chosen.fits else _shortfall(chosen, limit_bytes),
         notes=(*model.assumed, *said, *chosen.notes, *_batch_note(case, setup)),
-        opened=step_numbers(setup) if why else (),
         calibrations=() if use is None else (use,),
         id=case.id,
     )
+    return result, setup
 
 
 def _with_tokens_of_images(case: TrainCase, model: Model) -> TrainCase:
