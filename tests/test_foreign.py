@@ -14,7 +14,8 @@ from tests.command import told
 from tests.export.plans import plan
 from tonnage.catalog import NOTHING
 from tonnage.catalog.additions import TEMPLATE
-from tonnage.errors import UNSEEN, BadRequest, TonnageError
+from tonnage.errors import UNSEEN, BadRequest, TonnageError, echo
+from tonnage.foreign import plain_text
 from tonnage.web.tool_results import call
 
 DATA = Path(__file__).parent / "data"
@@ -25,7 +26,13 @@ CONFIG = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
     "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "torch_dtype": "bfloat16",
 }  # fmt: skip
-HIDDEN = ("\x1b[2J", "\x07", "\r", "\x9b2J", "\u202e", "\u2066", "\u200f", "\u200b", "\u2028", "\ufeff")
+HIDDEN = ("\x1b[2J", "\r", "\x9b2J", "\u202e", "\u200b", "\u2028", "\u3164")
+UNSHOWN = (
+    *"\0\1\a\b\t\n\v\f\r\x0e\x1b\x1f\x7f\x80\x85\x90\x9b\x9c\x9d\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u180e\u200b\u200c\u200d\u200e",
+    *"\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2060\u2064\u2066\u2067\u2068\u2069\u206f\u3164\ud800\udfff\ufeff\uffa0\ufff9\ufffb",
+    *"\U0001bca0\U0001d173\U000e0001\U000e0041\U000e0fff",
+)
+"""No name holds them: controls, marks of direction, ends of lines, what has no width or no text."""
 
 
 def run(*arguments: str, text: str | None = None) -> Result:
@@ -34,8 +41,9 @@ def run(*arguments: str, text: str | None = None) -> Result:
 
 def assert_refused(done: Result, *, character: str) -> None:
     shown = done.stdout + done.stderr
-    assert done.exit_code == 2 and f"U+{ord(character[0]):04X}" in done.stderr, shown
+    assert done.exit_code == 2 and (character == "\n" or f"U+{ord(character[0]):04X}" in done.stderr), shown
     assert not UNSEEN.search(shown) and "Traceback" not in shown and len(shown) < LONGEST
+    assert len(done.stderr.splitlines()) == 1
 
 
 def config(folder: Path, name: str) -> list[str]:
@@ -111,7 +119,7 @@ DOORS = (
 
 
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
-@pytest.mark.parametrize("hidden", ["\x1b[2J", "\u202e"], ids=ascii)
+@pytest.mark.parametrize("hidden", ["\x1b[2J", "\u202e", "\u3164", "\n"], ids=ascii)
 def test_a_name_with_hidden_characters_reaches_no_screen(
     door: Callable[[Path, str], list[str]], hidden: str, tmp_path: Path
 ) -> None:
@@ -123,6 +131,13 @@ def test_each_kind_of_hidden_character_is_named(hidden: str, tmp_path: Path) -> 
     assert_refused(run(*config(tmp_path, f"acme/a{hidden}b")), character=hidden)
     with pytest.raises(TonnageError, match=f"U\\+{ord(hidden[0]):04X}"):
         call("check_memory_fit", {**FIT, "model": {**CONFIG, "id": f"a{hidden}b"}}, additions=NOTHING)
+
+
+@pytest.mark.parametrize("hidden", UNSHOWN, ids=ascii)
+def test_no_name_and_no_message_holds_what_nobody_sees(hidden: str) -> None:
+    with pytest.raises(TonnageError, match=f"U\\+{ord(hidden):04X}") as caught:
+        plain_text(f"acme/a{hidden}b", where="a name")
+    assert hidden in "\n\t" or hidden not in str(caught.value) + str(TonnageError(f"a{hidden}b")) + echo(f"a{hidden}b")
 
 
 def test_letters_of_every_script_and_lines_of_prose_stay() -> None:

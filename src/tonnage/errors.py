@@ -22,11 +22,12 @@ LONGEST_ECHO = 80
 LONGEST_SENTENCE: Final = 2000
 """Characters of a whole message."""
 UNSEEN: Final = re.compile(
-    r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
-    r"\ufff9-\ufffb\U000e0000-\U000e007f]"
+    r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    r"\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 """Controls but for tabs and ends of lines, marks of direction, separators of lines, characters of no width or no text:
-what moves a terminal's cursor, or shows another text than there is (Unicode TR36, TR39)."""
+what moves a terminal's cursor, or shows another text than there is (Unicode TR36, TR39; all that Unicode has a program
+ignore but for the marks that choose between two shapes of a letter)."""
 
 
 class TonnageError(Exception):
@@ -113,7 +114,8 @@ def nearest(name: str, known: Iterable[str], *, count: int = 3) -> tuple[str, ..
 
 def echo(text: object) -> str:
     """The user's own text, short and printable enough to repeat in a message."""
-    shown = "".join(c if c.isprintable() else "�" for c in str(text)[: LONGEST_ECHO + 1])
+    shown = UNSEEN.sub("\ufffd", str(text)[: LONGEST_ECHO + 1])
+    shown = "".join(c if c.isprintable() else "\ufffd" for c in shown)
     return shown if len(shown) <= LONGEST_ECHO else shown[:LONGEST_ECHO] + "…"
 
 

@@ -12,6 +12,8 @@ MOST_VALUES: Final = 200_000
 """Of a request; a fleet of a thousand workloads has some ten thousand. YAML takes 15 microseconds for each."""
 PASTED: Final = frozenset({"file", "page", "log"})
 """Fields of requests that hold a whole text of another program, which its own reader checks."""
+PROSE: Final = PASTED | {"notes"}
+"""Fields whose text may have several lines wherever it stands."""
 MOST_IN_FILE: Final = 3_000_000
 """Values of a plan or of results, which hold whole tables."""
 
@@ -32,7 +34,7 @@ def plain_text(text: str, *, where: str, lines: bool = False) -> str:
     BadFact
         It holds a control character, or one that nobody sees.
     """
-    if text.isprintable():
+    if text.isascii() and text.isprintable():
         return text
     found = UNSEEN.search(text) or (None if lines else re.search(r"[\t\r\n]", text))
     if found is not None:
@@ -42,9 +44,14 @@ def plain_text(text: str, *, where: str, lines: bool = False) -> str:
     return text
 
 
-def check_values(value: Any, *, where: str, most: int = MOST_IN_FILE) -> None:
+def check_values(value: Any, *, where: str, most: int = MOST_IN_FILE, lines: bool = True) -> None:
     """
     Refuse values that no file or request needs, before any of them is read.
+
+    Parameters
+    ----------
+    lines : bool
+        Every text may have several lines; otherwise those of the fields in `PROSE` alone.
 
     Raises
     ------
@@ -56,11 +63,14 @@ def check_values(value: Any, *, where: str, most: int = MOST_IN_FILE) -> None:
         inner: list[Any] = []
         for item in current:
             if isinstance(item, str):
-                plain_text(item, where=f"{where}:", lines=True)
+                plain_text(item, where=f"{where}:", lines=lines)
             elif isinstance(item, dict):
                 for name, held in item.items():
                     plain_text(str(name), where=f"{where}: the field")
-                    inner += [] if name in PASTED and isinstance(held, str) else [held]
+                    if not (name in PROSE and isinstance(held, str)):
+                        inner.append(held)
+                    elif name not in PASTED:
+                        plain_text(held, where=f"{where}:", lines=True)
             elif isinstance(item, list | tuple):
                 inner.extend(item)
         count += len(inner)

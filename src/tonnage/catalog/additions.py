@@ -178,7 +178,7 @@ def _read(path: str, _changed: int, _size: int) -> dict[str, list[dict[str, Any]
         raise BadFact(f"'{echo_path(path)}' is not UTF-8 text; a file of additions is TOML") from None
     except tomllib.TOMLDecodeError as error:
         raise BadFact(f"'{echo_path(path)}' is not TOML: {error}") from None
-    check_values(content, where=f"'{echo_path(path)}'")
+    check_values(content, where=f"'{echo_path(path)}'", lines=False)
     for section, things in content.items():
         if section not in SECTIONS:
             hint = did_you_mean(f"[[{close}]]" for close in nearest(section, SECTIONS, count=1))

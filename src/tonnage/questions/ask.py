@@ -140,7 +140,7 @@ def plan_of_text(text: str, path: str) -> Plan:
         As `read_plan`.
     """
     value = decode_json(text, where=f"plan '{echo(path)}'")
-    check_values(value, where=f"plan '{echo(path)}'")
+    check_values(value, where=f"plan '{echo(path)}'", lines=False)
     if isinstance(value, dict) and value.get("schema") == SCHEMA_1:
         text = msgspec.json.encode(from_schema_1(value)).decode()
     try:

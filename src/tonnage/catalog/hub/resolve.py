@@ -61,7 +61,7 @@ def resolve(
     if isinstance(spec, Path):
         return read_path(spec)
     if isinstance(spec, Mapping):
-        check_values(dict(spec), where="model")
+        check_values(dict(spec), where="model", lines=False)
         return read_inline(spec)
     text = spec.strip() if isinstance(spec, str) else ""
     if not text or "\0" in text:
@@ -164,7 +164,7 @@ def read_path(path: Path) -> Model:
     if str(data.get("schema", "")).startswith("tonnage.profile/"):
         return read_profile(data, where=str(echo(path)))
     if {"layers", "network", "towers"} & set(data):
-        check_values(data, where=echo(path))
+        check_values(data, where=echo(path), lines=False)
         return read_inline(data, where=echo(path))
     if path.name == "config.json":
         data = _with_quantization(data, path.parent)

@@ -44,7 +44,7 @@ def read_report(path: Path) -> Measurement:
                     f"'{echo(path)}' looks like a report of {name}, but cannot be read: "
                     f"{type(error).__name__} {echo(error)}"
                 ) from None
-            check_values(msgspec.to_builtins(found), where=f"'{echo(path)}'")
+            check_values(msgspec.to_builtins(found), where=f"'{echo(path)}'", lines=False)
             return found
     raise BadFact(f"'{echo(path)}' is a report of no tool known here; known: {', '.join(names)}")
 

@@ -79,10 +79,11 @@ def explain_text(
     look = check or (lambda _: None)
     if _is_lines(text):
         lines = _lines(text)
-        check_values(lines, where=f"'{echo(what)}'")
+        check_values(lines, where=f"'{echo(what)}'", lines=False)
         look(lines)
         return Explained(None, tuple(_open_answer(each, additions) for each in lines))
     value = read_written(text, what=what)
+    check_values(value, where=f"'{echo(what)}'", lines=False)
     look(value)
     if isinstance(value, list):
         if not value:

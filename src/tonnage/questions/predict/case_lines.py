@@ -108,7 +108,7 @@ def case_of_object(raw: Any) -> Case:
     """
     if not isinstance(raw, dict):
         raise BadRequest(f'a case is an object such as {{"kind": "serve", …}}, not {echo(raw)}')
-    check_values(raw, where="the case")
+    check_values(raw, where="the case", lines=False)
     kind = raw.get("kind")
     if kind is None:
         raise BadRequest("kind is missing: write serve, train, infer or rl")

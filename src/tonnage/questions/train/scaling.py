@@ -17,6 +17,7 @@ from tonnage.domain.money import Offer
 from tonnage.domain.train_plan import PAYS, ScalingPoint, TrainOption
 from tonnage.domain.training import TrainSetup
 from tonnage.engines.registry import software_spec, training_families
+from tonnage.errors import UnknownName
 from tonnage.optimize.train_layouts import Arrangement
 from tonnage.pricing.bills import instances_needed
 from tonnage.questions.train.job import Job, TrainContext
@@ -162,6 +163,8 @@ def setup_of(asked: TrainContext, option: TrainOption, *, framework: str | None 
     The setup of an option, rebuilt from its configuration with the habits of its software, or of the framework named.
     """
     c = option.configuration
+    if c.software not in training_families():
+        raise UnknownName("training software", c.software, known=training_families())
     names = (framework or software_spec(c.software).example,)
     kinds = templates(asked.model, place_of(asked, option), job=asked.job, frameworks=names)
     return replace(
