@@ -20,7 +20,9 @@ SILENCE_S: Final = 30.0
 
 
 @contextmanager
-def open_url(url: str, *, within_s: float, headers: dict[str, str]) -> Iterator[http.client.HTTPResponse]:
+def open_url(
+    url: str, *, within_s: float, headers: dict[str, str], form: bytes | None = None, direct: bool = False
+) -> Iterator[http.client.HTTPResponse]:
     """
     What an address answers, for a `with` block that reads it.
 
@@ -28,6 +30,10 @@ def open_url(url: str, *, within_s: float, headers: dict[str, str]) -> Iterator[
     ----------
     within_s : float
         For the connection, the answer and the block. [s]
+    form : bytes, optional
+        Posted; otherwise the address is read with GET.
+    direct : bool
+        No proxy and no redirect, and answers of every status are the block's to judge.
 
     Raises
     ------
@@ -35,22 +41,27 @@ def open_url(url: str, *, within_s: float, headers: dict[str, str]) -> Iterator[
         Nobody answers, not in time, with an error, or from another host; also when reading breaks off.
     """
     sockets: list[socket.socket] = []
-    opener = _opener(sockets)
-    with cut_off(sockets, within_s) as late:
+    with _cut_off(sockets, within_s) as late:
         try:
-            with opener.open(urllib.request.Request(url, headers=headers), timeout=SILENCE_S) as answer:
+            request = urllib.request.Request(url, data=form, headers=headers)
+            with _opener(sockets, direct).open(request, timeout=min(SILENCE_S, within_s)) as answer:
                 yield answer
         except HTTPError as error:
             raise BadFact(f"'{echo(url)}' answers {error.code} {echo(error.reason)}") from None
         except (OSError, ValueError, http.client.HTTPException) as error:
             if not late.is_set():
-                raise BadFact(f"'{echo(url)}' cannot be reached: {echo(getattr(error, 'reason', error))}") from None
+                raise BadFact(f"'{echo(url)}' cannot be reached: {echo(_reason(error))}") from None
         if late.is_set():
-            raise BadFact(f"'{echo(url)}' did not come within {within_s:g} s; try again, or another mirror")
+            raise BadFact(f"'{echo(url)}' did not come within {within_s:g} s; try again, or another address")
+
+
+def _reason(error: Exception) -> str:
+    cause = getattr(error, "reason", error)
+    return str(getattr(cause, "strerror", None) or cause).lower() or type(cause).__name__
 
 
 @contextmanager
-def cut_off(sockets: list[socket.socket], within_s: float) -> Iterator[threading.Event]:
+def _cut_off(sockets: list[socket.socket], within_s: float) -> Iterator[threading.Event]:
     """Shut the sockets of the list after that time, however often a byte arrives; the event tells that it was done."""
     late = threading.Event()
 
@@ -67,6 +78,8 @@ def cut_off(sockets: list[socket.socket], within_s: float) -> Iterator[threading
         yield late
     finally:
         timer.cancel()
+        for one in sockets:
+            one.close()
 
 
 def in_time(work: Callable[[], T], seconds: float) -> T:
@@ -89,8 +102,8 @@ def in_time(work: Callable[[], T], seconds: float) -> T:
     return given[0]
 
 
-def _opener(sockets: list[socket.socket]) -> urllib.request.OpenerDirector:
-    """urllib's own, with its proxies; its connections put their sockets on the list, its redirects stay on the host."""
+def _opener(sockets: list[socket.socket], direct: bool) -> urllib.request.OpenerDirector:
+    """urllib's own for http(s) alone; its connections put their sockets on the list, its redirects stay on the host."""
     plain, secure = urllib.request.HTTPHandler(), urllib.request.HTTPSHandler()
     moved = urllib.request.HTTPRedirectHandler()
     follow = moved.redirect_request
@@ -106,7 +119,12 @@ def _opener(sockets: list[socket.socket]) -> urllib.request.OpenerDirector:
     vars(plain)["http_open"] = lambda req: plain.do_open(_noting(http.client.HTTPConnection, sockets), req)
     vars(secure)["https_open"] = lambda req: secure.do_open(_noting(http.client.HTTPSConnection, sockets), req)
     vars(moved)["redirect_request"] = redirect
-    return urllib.request.build_opener(plain, secure, moved)
+    errors = urllib.request.HTTPErrorProcessor(), urllib.request.HTTPDefaultErrorHandler()
+    found = urllib.request.OpenerDirector()
+    followed = () if direct else (urllib.request.ProxyHandler(), moved, *errors)
+    for handler in (plain, secure, urllib.request.UnknownHandler(), *followed):
+        found.add_handler(handler)
+    return found
 
 
 def _stays(before: str, after: str) -> bool:
@@ -119,17 +137,16 @@ def _stays(before: str, after: str) -> bool:
 
 
 def _noting(kind: type[http.client.HTTPConnection], sockets: list[socket.socket]) -> Any:
-    """A maker of connections whose sockets are put on the list."""
+    """A maker of connections; a second handle of each socket is put on the list before the first byte passes."""
+
+    def connect(*given: Any) -> socket.socket:
+        found = socket.create_connection(*given)
+        sockets.append(found.dup())  # TLS takes the first one away, and a handshake can drip as well
+        return found
 
     def make(host: str, **options: Any) -> http.client.HTTPConnection:
         made = kind(host, **options)
-        connect = made.connect
-
-        def noted() -> None:
-            connect()
-            sockets.append(made.sock)
-
-        vars(made)["connect"] = noted
+        vars(made)["_create_connection"] = connect
         return made
 
     return make

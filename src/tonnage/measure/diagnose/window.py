@@ -7,10 +7,8 @@ known here.
 
 from __future__ import annotations
 
-import http.client
 import itertools
 import re
-import socket
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -20,7 +18,8 @@ from msgspec.structs import replace
 
 from tonnage.domain.diagnosis import Evidence, Histogram, LoadLevel, Reading
 from tonnage.errors import BadFact, BadRequest, echo
-from tonnage.fetch import cut_off
+from tonnage.fetch import open_url
+from tonnage.measure.client import address_of
 from tonnage.measure.files import json_in
 from tonnage.measure.metrics import COUNTERS, Sample, all_names, reading_of, reading_of_samples
 from tonnage.measure.summary import ratio, stated_values
@@ -282,9 +281,8 @@ def _host(readings: Sequence[Reading]) -> dict[str, Any]:
 
 
 MAX_PAGE_BYTES: Final = 256 * 1024 * 1024
-TIMEOUT_S: Final = 30.0
 WITHIN_S: Final = 120.0
-"""Without a byte, and for all of an answer. [s]"""
+"""For all of an answer. [s]"""
 
 
 def get_page(url: str, *, key: str | None, form: bytes | None = None) -> tuple[int, bytes]:
@@ -293,45 +291,19 @@ def get_page(url: str, *, key: str | None, form: bytes | None = None) -> tuple[i
 
     Raises
     ------
-    BadRequest
+    TonnageError
         The address is none, or nothing answers there in time and size.
     """
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port, parts = None, None, urlsplit("")
-    if parts.scheme not in {"http", "https"} or not host:
+    parts = address_of(url)
+    if parts is None:
         raise BadRequest(f"'{echo(url)}' is no address such as http://127.0.0.1:9090")
     if parts.username or parts.password:
         raise BadRequest("keys do not belong into an address; put yours into the environment and name it by --key-env")
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(host, port, timeout=TIMEOUT_S)
-    headers = {"User-Agent": "tonnage"}
-    if key:
-        headers["Authorization"] = f"Bearer {key}"
-    if form is not None:
-        headers["Content-Type"] = "application/x-www-form-urlencoded"
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    found = 0, b""
-    sockets: list[socket.socket] = []
-    with cut_off(sockets, WITHIN_S) as late:
-        try:
-            connection.connect()
-            sockets.append(connection.sock)
-            connection.request("GET" if form is None else "POST", path, body=form, headers=headers)
-            answer = connection.getresponse()
-            found = answer.status, answer.read(MAX_PAGE_BYTES + 1)
-        except (OSError, http.client.HTTPException) as error:
-            if not late.is_set():
-                reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-                raise BadRequest(f"{echo(url)}: {str(reason).lower()}") from None
-        finally:
-            connection.close()
-    if late.is_set():
-        raise BadRequest(f"{echo(url)}: the answer did not come within {WITHIN_S:g} s")
+    headers = {"User-Agent": "tonnage"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    with open_url(parts.geturl(), within_s=WITHIN_S, headers=headers, form=form, direct=True) as answer:
+        found = answer.status, answer.read(MAX_PAGE_BYTES + 1)
     if len(found[1]) > MAX_PAGE_BYTES:
-        raise BadRequest(f"{echo(url)}: the answer has more than {MAX_PAGE_BYTES >> 20} MiB; ask for less")
+        raise BadRequest(f"'{echo(url)}' answers with more than {MAX_PAGE_BYTES >> 20} MiB; ask for less")
     return found
 
 
