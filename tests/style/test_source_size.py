@@ -24,9 +24,9 @@ MOST = {
     # 40 of the spine: a headline has its details and price as fields, which the page looked for in our own sentence.
     # 518,900 and 245,940 before modules that one reader reads together stood in one file.
     # 40 of both: what would change a batch plan is counted from the option that leads it, which was another.
-    # 890 of both: predictions name what a case leaves open, with the numbers under the other value; recordings of speech.
-    # 40 of both: names in plans and cases hold no ends of lines, an unknown software in a plan is a sentence; one client
-    # reads every address, and its time holds in proxies and TLS handshakes too.
+    # 890 of both: predictions name what a case leaves open, with the numbers under the other value; speech recordings.
+    # 40 of both: names in plans and cases hold no ends of lines, an unknown software in a plan is a sentence; one
+    # client reads every address, and its time holds in proxies and TLS handshakes too.
     "all": 507_470,
     "spine": 243_450,
 }
