@@ -33,6 +33,10 @@ from tonnage.units import DIMENSIONS, read, show
         ("0.7", "fraction", 0.7),
         ("1,000", "count", 1000.0),
         (8, "count", 8.0),
+        ("3 b", "tokens", 3e9),
+        ("8.192k", "tokens", 8192.0),
+        ("8.192 tokens", "tokens", 8.192),
+        (8.192, "tokens", 8.192),
     ],
 )
 def test_reads_what_people_write(text: str | float, dimension: str, value: float) -> None:
@@ -132,6 +136,9 @@ def test_little_money_is_written_out() -> None:
         ("400 Mb/s", "bytes/s", "'MB/s' for bytes or 'Mbit/s' for bits"),
         ("400 gb/s", "bytes/s", "bits or bytes"),
         ("400 gb per s", "bytes/s", "not known|bits or bytes"),
+        ("400 b/s", "bytes/s", "'B/s' for bytes or 'bit/s' for bits"),
+        ("400 b", "bytes", "may be bits or bytes; write 'B' for bytes"),
+        ("8.192", "tokens", "may be 8192 or 8.192 tokens"),
         ("80 Gb", "bytes", "may be bits or bytes; write 'GB' for bytes"),
         ("80 Gib", "bytes", "may be bits or bytes; write 'GiB' for bytes"),
         ("5 Ms", "s", "not known: .*write '5 ms'"),

@@ -109,7 +109,8 @@ _UNDERSCORES: Final = re.compile(r"[+-]?[1-9]\d{0,2}(?:_\d{3})+(?:\.\d*)?(?:[eE]
 _WHOLE: Final = ("count", "tokens", "USD", "USD/year")
 """Dimensions of whole numbers, where "1,500" can only be thousands: with a unit that scales nothing."""
 _ONES: Final = ("", "$", "USD", "tokens", "tok", "items", "/year", "USD/year")
-_BITS_OR_BYTES: Final = re.compile(r"([kKMGTPE]i?)b(/s|ps)?\Z")
+_BITS_OR_BYTES: Final = re.compile(r"((?:[kKMGTPE]i?)?)b(/s|ps)?\Z")
+_POINT_OR_THOUSANDS: Final = re.compile(r"[1-9]\d{0,2}\.\d{3}\Z")
 _BY_CASE: Final = frozenset({"s", "1/s", "W", "Wh", "USD/kWh"})
 """Dimensions in which "m" may be thousandths, so that its case is not overlooked."""
 _M: Final = re.compile(r"m(?!in|on)", re.IGNORECASE)
@@ -165,6 +166,9 @@ def read(text: str | float, dimension: str, *, field: str = "value") -> float:
     if sign == "$" and not dimension.startswith("USD"):
         raise UnitError(f"{field}: '{echo(text)}' is money, but {dimension} is expected: '{_example(dimension)}'")
     _refuse_comma(text, digits, unit, whole=dimension in _WHOLE, field=field)
+    if dimension == "tokens" and not unit and isinstance(text, str) and _POINT_OR_THOUSANDS.match(digits):
+        either = f"{digits.replace('.', '')} or {float(digits):g} tokens"
+        raise UnitError(f"{field}: '{echo(text)}' may be {either}; write the one that is meant")
     factor = _factor(unit, units, by_case=dimension in _BY_CASE)
     if factor is None:
         raise UnitError(_explain(text, unit, dimension, field))
@@ -184,8 +188,10 @@ def exact_text(value: float, dimension: str) -> str:
     ('4/s', '0.5 s', '2 USD/h', '70')
     """
     base = {"bytes": "B", "bytes/s": "B/s", "1/s": "/s"}.get(dimension, dimension)
-    number = str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(float(value))
-    return number if "" in DIMENSIONS[dimension] else f"{number}{'' if base == '/s' else ' '}{base}"
+    whole = float(value).is_integer() and abs(value) < 2**53
+    number = str(int(value)) if whole else repr(float(value))
+    plain = "" in DIMENSIONS[dimension] and (whole or dimension != "tokens")
+    return number if plain else f"{number}{'' if base == '/s' else ' '}{base}"
 
 
 def _refuse_currency_or_date(text: object, dimension: str, field: str) -> None:
@@ -232,7 +238,8 @@ def _factor(unit: str, units: Mapping[str, float], *, by_case: bool) -> float | 
     """
     if unit in units:
         return units[unit]
-    if _BITS_OR_BYTES.match(unit):
+    bits = _BITS_OR_BYTES.match(unit)
+    if bits and (bits[1] or f"kB{bits[2] or ''}" in units):
         return None
     squeezed = unit.replace(" per ", "/").replace(" ", "")
     for known, factor in units.items():

@@ -15,7 +15,7 @@ import math
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -50,6 +50,10 @@ _DECODER: Final = msgspec.json.Decoder()
 
 _EPOCHS: Final = ((1e17, "nanoseconds"), (1e14, "microseconds"), (1e11, "milliseconds"))
 """Numbers no clock shows in seconds: 1e11 s are three thousand years from now."""
+_DAYS: Final = (36_526, 73_051)
+"""Days that spreadsheets count from 1899-12-30 to the years 2000 and 2100."""
+MOST_PER_S: Final = 1000.0
+"""Requests of a log, above which such numbers are days."""
 _NUMBER: Final = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*\Z")
 _DATE: Final = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d)(?::(\d\d(?:\.\d+)?))?(Z|[+-]\d\d:?\d\d)?\Z")
 
@@ -180,19 +184,23 @@ def _objects_at_once(log: Columns, piece: bytes) -> bool:
 def _header(log: Columns, number: int, text: str) -> tuple[int, tuple[int, ...]]:
     """Number of columns of a CSV file, and which of them are time, prompt and output."""
     names = [name.strip().lower() for name in _split_quoted(log, number, text)]
-    _require(log, number, names)
+    _require(log, number, {name: name for name in names})
     if len(set(names)) < len(names):
         twice = Counter(names).most_common(1)[0][0]
         raise log.wrong(number, f" names the column '{echo(twice)}' twice; keep one")
     return len(names), tuple(next(names.index(name) for name in known if name in names) for _, known in WANTED)
 
 
-def _require(log: Columns, number: int, names: Iterable[str]) -> None:
-    have = list(names)
+def _require(log: Columns, number: int, values: Mapping[str, Any]) -> None:
+    """Refuse names without one of each kind, and two names of one kind whose values differ; vLLM has two times."""
     for what, known in WANTED:
-        if not any(name in have for name in known):
-            few = echo(", ".join(have[:8]))
+        found = [name for name in known if name in values]
+        if not found:
+            few = echo(", ".join(itertools.islice(values, 8)))
             raise log.wrong(number, f" has no {what}: expected one of {', '.join(known[:5])} …; it has {few}")
+        other = next((name for name in found if values[name] != values[found[0]]), None)
+        if other is not None and {*found} != {*TIMES[:2]}:
+            raise log.wrong(number, f" gives the {what} twice, as '{found[0]}' and as '{other}'; keep one")
 
 
 def _split_quoted(log: Columns, number: int, text: str) -> list[str]:
@@ -241,7 +249,7 @@ def _place(log: Columns, number: int, row: dict[str, Any], *, inner: dict[str, A
         if before is not None and (before[0] == within or row[before[1]] != inner[key]):
             raise log.wrong(number, f" gives '{echo(key)}' twice; keep one")
         names[key.lower()] = (within, key)
-    _require(log, number, names)
+    _require(log, number, {name: (inner if within else row)[key] for name, (within, key) in names.items()})
     keys = tuple(next(names[name] for name in known if name in names) for _, known in WANTED)
     hashes = names.get("hash_ids")
     place = Place(keys=keys, hashes=hashes[1] if hashes is not None and not hashes[0] else None)
@@ -380,6 +388,14 @@ def _seconds(log: Columns, numbers: Sequence[int], at: Array) -> Array:
         why = ", as logs with hash_ids have them" if log.hashed else ""
         raise log.wrong(numbers[place], f": time {at[place]:.0f} counts {unit} of the clock; write {wanted}{why}")
     return at / scale
+
+
+def refuse_days(log: Columns) -> None:
+    """Refuse numbers that are a spreadsheet's days: read as seconds, a log of a day would last one."""
+    span, n = log.sent_s[-1], len(log.sent_s)
+    if log.clock == "numbers" and _DAYS[0] <= log.first_s < _DAYS[1] and n > max(1.0, span * MOST_PER_S):
+        told = f" begins at {log.first_s:g} and has {n:,} requests in {span:g} s: these are days of a spreadsheet"
+        raise BadFact(f"'{log.name}'{told}; write dates, or seconds from the first")
 
 
 def _same_clock(log: Columns, number: int, kind: str) -> None:

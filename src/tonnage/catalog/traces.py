@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from tonnage.catalog.rows import DATA, read_rows
-from tonnage.catalog.trace_columns import Columns, add_requests
+from tonnage.catalog.trace_columns import Columns, add_requests, refuse_days
 from tonnage.errors import BadFact, UnknownName, echo
 from tonnage.record import Record
 
@@ -113,6 +113,7 @@ def read_trace(path: str | Path, *, limit: int | None = None, watch: Callable[[i
         raise BadFact(f"trace '{echo(path)}' is not text; give CSV or JSON lines, plain or gzipped") from None
     if not log.sent_s:
         raise BadFact(f"'{echo(name)}' holds no requests; a trace has one line for each, with time and lengths")
+    refuse_days(log)
     return Trace(
         sent_s=log.sent_s,
         prompt=log.prompt,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -75,10 +76,10 @@ def _by_the_hour(said: tuple[str, ...], dispersion: float) -> LoadShape:
         name, hours = known.name, known.hours
     else:
         name, hours = "", tuple(units.read(x, "count", field="day") for x in said)
-    if len(hours) not in {24, 168} or min(hours) < 0 or not max(hours) > 0:
+    if len(hours) not in {24, 168} or min(hours) < 0 or not 0 < sum(hours) < math.inf:
         raise BadRequest(
             f"day: {len(hours)} rates from {min(hours):g} to {max(hours):g}; give a name such as consumer, or 24 "
-            f"(a day) or 168 (a week) rates of at least 0, one of them above it"
+            f"(a day) or 168 (a week) rates of at least 0, one of them above it, that have a sum"
         )
     mean = sum(hours) / len(hours)
     return LoadShape(

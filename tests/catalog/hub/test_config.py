@@ -10,7 +10,8 @@ import pytest
 from tonnage.catalog.hub.config import ADAPTERS, read_config
 from tonnage.catalog.hub.vision import TOWERS, blocks_parameters
 from tonnage.domain.model import Attention, LatentAttention, Mlp, Moe, StateSpace
-from tonnage.errors import BadFact
+from tonnage.domain.precision import number_format
+from tonnage.errors import BadFact, TonnageError
 from tonnage.physics.parameters import active_parameters, layer_parameters, parameters
 
 # Shapes as in each model's public config.json (own transcription), and the count its page on the hub lists.
@@ -76,7 +77,10 @@ def test_code_of_the_repository_is_never_looked_at() -> None:
         ("hidden_size", 10**30, "expected a whole number"),
         ("num_hidden_layers", 10**9, "from 1 to 4096"),
         ("num_hidden_layers", 0, "from 1 to 4096"),
-        ("num_key_value_heads", 8, "at most the 4 attention heads"),
+        ("num_key_value_heads", 8, "a divisor of the 4 attention heads"),
+        ("num_key_value_heads", 3, "a divisor of the 4 attention heads"),
+        ("sliding_window", -5, "a whole number from 0"),
+        ("layer_types", ["full_attention"], "a list of 2 texts"),
         ("vocab_size", [1], "expected a whole number"),
         ("tie_word_embeddings", "yes", "expected true or false"),
         ("text_config", [1], "expected an object"),
@@ -91,9 +95,64 @@ def test_a_wrong_field_is_named_with_its_value_and_what_was_expected(field: str,
     assert expected in str(problem.value)
 
 
-def test_layer_types_must_cover_the_layers() -> None:
-    with pytest.raises(BadFact, match="a list of 2 texts"):
-        read_config({**LLAMA, "model_type": "gemma3_text", "sliding_window": 64, "layer_types": ["full_attention"]})
+def test_heads_part_the_width_evenly_unless_the_file_says_how_wide_one_is() -> None:
+    uneven = {**LLAMA, "num_attention_heads": 7, "num_key_value_heads": 7}
+    with pytest.raises(BadFact, match="'num_attention_heads' is '7'; expected a divisor of the width 64"):
+        read_config(uneven)
+    assert read_config({**uneven, "head_dim": 16})
+
+
+def test_what_is_not_read_is_named() -> None:
+    assert read_config({**LLAMA, "torch_dtype": "torch.float16"}).assumed == ()
+    assert read_config({**LLAMA, "torch_dtype": "bananas"}).assumed == (
+        "the file's format 'bananas' is not known: its weights are taken as BF16",
+    )
+    found = read_config({**LLAMA, "model_type": "frobnicate", "kv_lora_rank": 512})
+    assert "kv_lora_rank were not read" in found.assumed[0]
+
+
+CONTRADICTIONS: dict[str, dict[str, Any]] = {
+    "a window below 0": {"sliding_window": -5},
+    "no layers": {"num_hidden_layers": 0},
+    "more layers than any": {"num_hidden_layers": 5000},
+    "half a layer": {"num_hidden_layers": 1.5},
+    "an odd format": {"torch_dtype": "bananas", "dtype": "bananas"},
+    "3 bits": {"quantization_config": {"quant_method": "gptq", "bits": 3}},
+    "0 bits": {"quantization_config": {"quant_method": "awq", "bits": 0}},
+    "4 and 8 bits": {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": 1, "load_in_8bit": 1}},
+    "neither 4 nor 8 bits": {"quantization_config": {"quant_method": "bitsandbytes"}},
+    "an odd method": {"quantization_config": {"quant_method": "bananas"}},
+    "a list of methods": {"quantization_config": {"quant_method": ["awq"]}},
+    "settings that are no object": {"quantization_config": "awq"},
+    "a hidden character": {"_name_or_path": "a\u202eb", "model_type": "a\u202eb"},
+    "an odd type": {"model_type": "bananas", "kv_lora_rank": 512},
+}
+
+
+@pytest.mark.parametrize("why", CONTRADICTIONS)
+def test_no_published_config_with_a_contradiction_is_read_in_silence(why: str) -> None:
+    said = 0
+    for entry in PUBLISHED.values():
+        inner = next((name for name in ("text_config", "llm_config") if name in entry["config"]), None)
+        whole = {**entry["config"], **CONTRADICTIONS[why]}
+        if inner is not None:
+            whole[inner] = {**entry["config"][inner], **CONTRADICTIONS[why]}
+        try:
+            found = read_config(whole)
+            assert found.assumed or number_format(found.quantization or "bf16") is None, entry["config"]
+        except TonnageError as refused:
+            assert "\n" not in str(refused)
+        said += 1
+    assert said == len(PUBLISHED)
+
+
+@pytest.mark.parametrize("method", ["gptq", "awq"])
+def test_so_many_bits_as_no_format_has_are_not_taken_for_four(method: str) -> None:
+    for bits in (0, "4", 2.5):
+        with pytest.raises(BadFact, match=r"bits' is .*expected a whole number"):
+            read_config({**LLAMA, "quantization_config": {"quant_method": method, "bits": bits}})
+    three = {"quant_method": method, "bits": 3}
+    assert read_config({**LLAMA, "quantization_config": three}).quantization == f"{method}-3bit"
 
 
 def test_more_experts_chosen_than_there_are() -> None:

@@ -57,6 +57,12 @@ def test_a_flat_load_has_no_day() -> None:
     assert fleet_day(asked(peak_to_mean="2"), option()) is None
 
 
+@pytest.mark.parametrize("rate", ["1e308", "0", "-1"])
+def test_a_day_without_a_sum_is_refused(rate: str) -> None:
+    with pytest.raises(TonnageError, match="one of them above it, that have a sum"):
+        asked(day=",".join([rate] * 24))
+
+
 def test_the_arithmetic_can_be_done_again_by_hand() -> None:
     found = day(day="consumer", zones="3")
     best, most = option(), max(found.rates_per_s)

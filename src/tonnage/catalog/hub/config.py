@@ -27,6 +27,7 @@ from tonnage.catalog.hub.fields import (
     Config,
     attention,
     decoder,
+    field_error,
     first_given,
     flag,
     integer,
@@ -34,8 +35,10 @@ from tonnage.catalog.hub.fields import (
     layer_count,
     mlp,
     moe,
+    native_dtype,
     optional_count,
     optional_integer,
+    refuse_contradictions,
     section,
     text,
     texts,
@@ -48,19 +51,6 @@ from tonnage.catalog.hub.recent import RECENT, sparse_layers
 from tonnage.catalog.hub.vision import VISION, tower
 from tonnage.domain.model import Model, Moe
 from tonnage.errors import BadFact, echo
-
-DTYPES: Final = {
-    "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "half": "fp16", "float": "fp32", "float64": "fp64",
-    "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "int8": "int8",
-}  # fmt: skip
-"""Names of PyTorch's formats and ours."""
-
-
-def native_dtype(c: Config) -> str:
-    """Format the vendors publish the weights in; bf16 when the file does not say, or names one not known here."""
-    inner = section(c, "text_config") or c
-    said = text(c, "dtype", "torch_dtype") or text(inner, "dtype", "torch_dtype")
-    return DTYPES.get(said.removeprefix("torch."), "bf16")
 
 
 def _settings(c: Config) -> Config | None:
@@ -113,13 +103,16 @@ def _one_format(settings: Config, method: str) -> str | None:
     if method in _SELECTIVE:
         return _by_algorithm(settings) or _by_groups(settings) or (method or None)
     if method == "bitsandbytes":
-        return "nf4" if first_given(settings, "load_in_4bit", "_load_in_4bit") else "int8_weight"
+        four, eight = (flag(settings, f"load_in_{bits}bit", f"_load_in_{bits}bit") for bits in (4, 8))
+        if four == eight:
+            raise field_error(settings, "load_in_4bit", value=four, expected="one of load_in_4bit and load_in_8bit")
+        return "nf4" if four else "int8_weight"
     if method == "fp8":
         return "fp8_block" if first_given(settings, "weight_block_size") else "fp8"
     if method in {"awq", "gptq", "auto-round", "gptq_marlin"}:
-        bits = first_given(settings, "bits", "w_bit", "num_bits")
-        other = {8: "int8_weight", 2: "int2"}.get(bits) if isinstance(bits, int) else None
-        return other or ("awq" if method == "awq" else "gptq")
+        bits = integer(settings, "bits", "w_bit", "num_bits", default=4)
+        usual = "awq" if method == "awq" else "gptq"
+        return {8: "int8_weight", 4: usual, 2: "int2"}.get(bits, f"{usual}-{bits}bit")
     return {"fbgemm_fp8": "fp8", "mxfp8": "mxfp8", "modelopt_fp4": "nvfp4", "int8": "int8"}.get(method, method)
 
 
@@ -257,10 +250,12 @@ def read_config(data: Mapping[str, Any], *, file: str = "config.json", name: str
         model = _with_tower(model, outer, kind)
     mixture = any(isinstance(group.feed_forward, Moe) for group in model.layers)
     formats = quantization(outer, mixture=mixture)
+    native, note = native_dtype(outer)
     return replace(
         model,
         id=name or text(outer, "_name_or_path") or model.id or file,
-        native_dtype=native_dtype(outer),
+        native_dtype=native,
+        assumed=(*model.assumed, *note),
         quantization=formats.weights,
         experts_dtype=formats.experts,
         source=model.source or file,
@@ -270,6 +265,7 @@ def read_config(data: Mapping[str, Any], *, file: str = "config.json", name: str
 def _read(c: Config, kind: str) -> Model:
     """The model of a `model_type`, or of the type that it is another name of; of an unknown type as a usual decoder."""
     row = ADAPTERS.get(kind) or ADAPTERS.get(RENAMED.get(kind, ""))
+    refuse_contradictions(c)
     if row is None:
         return read_unknown(c, kind)
     family, adapter = row
@@ -367,9 +363,9 @@ USUAL: Final = (
 )
 """Without one of each, no decoder is read."""
 
-FOREIGN: Final = (
+FOREIGN: Final[tuple[str, ...]] = (
     "mamba", "ssm", "linear_", "conv_", "compress_ratio", "hc_", "hybrid_", "layers_block_type", "altup", "laurel",
-    "ngram", "recurrent", "rwkv", "full_attention_interval", "attn_layer", "layer_group_size", "kv_shared",
+    "ngram", "recurrent", "rwkv", "full_attention_interval", "attn_layer", "layer_group_size", "kv_shared", "kv_lora",
 )  # fmt: skip
 """Beginnings of fields that name a part no such decoder has."""
 
@@ -389,14 +385,14 @@ def read_unknown(c: Config, kind: str) -> Model:
             f"{c.file}: {shown} is not one Tonnage reads and the usual fields (hidden_size, num_hidden_layers, "
             f"num_attention_heads, intermediate_size, vocab_size) are not all there; give those fields inline"
         )
-    mixture = first_given(c, *EXPERTS) is not None
+    mixture, foreign = first_given(c, *EXPERTS) is not None, FOREIGN
     if mixture and first_given(c, "kv_lora_rank") is not None and first_given(c, "moe_intermediate_size") is not None:
-        model, like = LATENT["deepseek_v3"][1](c), "DeepSeek"
+        model, like, foreign = LATENT["deepseek_v3"][1](c), "DeepSeek", FOREIGN[:-1]
     else:
         model, like = _usual_decoder(c, mixture=mixture), "Mixtral" if mixture else "Llama"
     said = f"'{echo(kind)}'" if kind else "a file without model_type"
     note = f"model_type {said} is not known: read as a {like}-like decoder from its fields"
-    unread = sorted(name for name, value in c.data.items() if name.startswith(FOREIGN) and value not in (None, False))
+    unread = sorted(name for name, value in c.data.items() if name.startswith(foreign) and value not in (None, False))
     if unread:
         names = ", ".join(echo(name) for name in unread[:3]) + (" and more" if len(unread) > 3 else "")
         note += f"; {names} were not read: parameters may be off, and the cache may be several times too large"

@@ -268,13 +268,39 @@ def layer_count(c: Config) -> int:
     return integer(c, *names)
 
 
+DTYPES: Final = {
+    "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "half": "fp16", "float": "fp32", "float64": "fp64",
+    "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "int8": "int8",
+}  # fmt: skip
+"""Names of PyTorch's formats and ours."""
+
+
+def native_dtype(c: Config) -> tuple[str, tuple[str, ...]]:
+    """Format the vendors publish the weights in, bf16 when the file does not say; a note where it names another."""
+    inner = section(c, "text_config") or c
+    said = text(c, "dtype", "torch_dtype") or text(inner, "dtype", "torch_dtype")
+    known = DTYPES.get(said.removeprefix("torch."))
+    note = f"the file's format '{echo(said)}' is not known: its weights are taken as BF16"
+    return known or "bf16", (note,) if said and not known else ()
+
+
+def refuse_contradictions(c: Config) -> None:
+    """Refuse a window below 0, no number of layers, and fewer kinds than layers, whichever family reads them."""
+    optional_integer(c, "sliding_window")
+    if first_given(c, "num_hidden_layers") is not None:
+        texts(c, "layer_types", length=layer_count(c))
+
+
 def attention(c: Config, **changes: Any) -> Attention:
     """Attention as llama-like files describe it; `changes` take the place of what the file says."""
     heads = integer(c, "num_attention_heads", "n_head", "n_heads")
     kv_heads = integer(c, "num_key_value_heads", default=heads)
     width = integer(c, "head_dim", "attention_head_dim", default=max(hidden_size(c) // heads, 1))
-    if kv_heads > heads:
-        raise field_error(c, "num_key_value_heads", value=kv_heads, expected=f"at most the {heads} attention heads")
+    if heads % kv_heads:
+        divides = f"a divisor of the {heads} attention heads"
+        raise field_error(c, "num_key_value_heads", value=kv_heads, expected=divides)
+    if hidden_size(c) % heads and first_given(c, "head_dim", "attention_head_dim") is None:
+        raise field_error(c, "num_attention_heads", value=heads, expected=f"a divisor of the width {hidden_size(c)}")
     facts: dict[str, Any] = {
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
