@@ -10,6 +10,7 @@ from typing import Final
 
 from tonnage.record import Record
 from tonnage.report.document import Document, Headline, Note, document, grid
+from tonnage_accuracy.first_contact import LINES, curve
 from tonnage_accuracy.records import (
     AccuracyReport,
     BlockErrors,
@@ -41,6 +42,7 @@ from tonnage_accuracy.sheets import (
     standing_rows,
     titled,
 )
+from tonnage_accuracy.tables import read_table
 
 HEADER = ("block", "kind", "quantity", "rows", "predicted", "median", "mean", "p90", "bias", "covered", "± width")
 MOST_CRASHES = 10
@@ -226,9 +228,11 @@ def as_markdown(said: str, found: Mapping[str, Rows], *, names: Mapping[str, str
     names : mapping
         Words for the ids of sources.
     """
+    head, *lines = curve(read_table(LINES))
     text = Template((Path(__file__).parent / "page.txt").read_text(encoding="utf-8"))
     return text.substitute(
         said=said,
+        first_contact=markdown_table(head, lines),
         unseen=_in_words(found.get("unseen", ()), names),
         standings=_in_words(found.get("standings", ()), names),
         picks=_picks(found.get("confidence", ())),

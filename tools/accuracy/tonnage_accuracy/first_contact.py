@@ -1,9 +1,9 @@
 """
 What was said of a table of measurements before anybody looked at it? Predictions first, their errors later.
 
-    python -m tools.first_contact predict WAVE FILE...   predictions of one wave's rows, without what was measured
-    python -m tools.first_contact score                  their errors, where the rows are now in measurements/
-    python -m tools.first_contact                        means over groups: every release beside the goals
+    python -m tonnage_accuracy.first_contact predict WAVE FILE...   of one wave's rows, without what was measured
+    python -m tonnage_accuracy.first_contact score [FILE...]        errors, by measurements/ and by these tables
+    python -m tonnage_accuracy.first_contact                        means over groups, every release beside the goals
 
 A delivery is opened in `WAVES` waves of whole sources, in the order of the SHA-256 of their names: nobody chose which
 come first. Predictions are committed before a wave's rows are; the error of wave k under the release that knew the
@@ -27,9 +27,10 @@ from tonnage_accuracy.metrics import errors, quantile
 from tonnage_accuracy.quantities import measured_numbers
 from tonnage_accuracy.rows import Row, read_rows, text, usable_rows
 from tonnage_accuracy.scoring import score
+from tonnage_accuracy.sheets import align_columns
 from tonnage_accuracy.tables import read_table, write_cells, write_table
 
-ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[3]
 LINES: Final = ROOT / "measurements" / "first_contact.csv"
 PREDICTIONS: Final = ROOT / "measurements" / "first_contact"
 COLUMNS: Final = (
@@ -111,11 +112,12 @@ def group_name(row: Row) -> str:
     return f"{row.block}:{model.rpartition('/')[2]}/{text(row, 'backend')}" if row.layout == "serving" else row.block
 
 
-def add_lines() -> int:
-    """Append the lines of files of predictions that have none yet; how many."""
+def add_lines(tables: Sequence[str]) -> int:
+    """Append the lines of files of predictions that have none yet, by rows of `tables` as well; how many."""
     kept = list(read_table(LINES))
     known = {(line["release"], line["wave"]) for line in kept}
-    rows, today = usable_rows(ROOT), datetime.date.today().isoformat()
+    rows = [*usable_rows(ROOT), *(row for table in tables for row in read_rows(table) if row.usable)]
+    today = datetime.date.today().isoformat()
     files = sorted(PREDICTIONS.glob("*.csv.gz"))
     fresh = [{**line, "date": today} for path in files for line in scored(path, rows)
              if (line["release"], line["wave"]) not in known]  # fmt: skip
@@ -152,15 +154,12 @@ def means(lines: Iterable[dict[str, str]]) -> Iterator[tuple[tuple[str, str, str
         yield release, found
 
 
-def show() -> None:
-    """Print the curve: a line for each release and wave."""
+def curve(lines: Iterable[dict[str, str]]) -> list[tuple[str, ...]]:
+    """A header, and a row for each release and wave: every figure in words; the goals last."""
     cells = [("delivery", "wave", "release", *FIGURES)]
-    for release, found in means(read_table(LINES)):
+    for release, found in means(lines):
         cells.append((*(word or "-" for word in release), *(str(found.get(figure, "-")) for figure in FIGURES)))
-    cells.append(("", "", "goal", *(f"{goal:.0%}" for goal in GOALS.values())))
-    wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for line in cells:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, wide, strict=True)).rstrip())
+    return [*cells, ("", "", "goal", *(f"{goal:.0%}" for goal in GOALS.values()))]
 
 
 def _digits(value: float | None) -> str:
@@ -180,10 +179,10 @@ def main(words: Sequence[str]) -> None:
     match words:
         case ["predict", wave, *files] if files and wave.isdigit():
             print(predict(int(wave), files).relative_to(ROOT))
-        case ["score"]:
-            print(f"{add_lines()} lines")
+        case ["score", *tables]:
+            print(f"{add_lines(tables)} lines")
         case []:
-            show()
+            print(align_columns(curve(read_table(LINES))))
         case _:
             sys.exit(__doc__)
 
