@@ -34,7 +34,7 @@ from tonnage.domain.answer import Basis
 from tonnage.domain.calibration import Calibration, Stretch
 from tonnage.domain.case import Links, ServeCase, Traffic
 from tonnage.domain.efficiency import Ladder, Rung
-from tonnage.domain.engine_spec import Overheads, ResolvedEngine, with_async_scheduling
+from tonnage.domain.engine_spec import Overheads, ResolvedEngine, with_async_scheduling, with_prompt_read
 from tonnage.domain.layout import Disaggregation, Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
@@ -221,6 +221,8 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     linked = bool(kernels.grids) or has_link(accelerator, ranks=layout.tp)
     shipped = _shipped_overheads(times, engine, ranks=layout.tp, linked=linked)
     overheads = overheads_under(shipped, own.stretch, carried=own.carried) if own else shipped
+    ahead = bool(engine.async_scheduling) or running.spec.runs_ahead(version)
+    overheads = with_prompt_read(overheads, case.isl, ahead=float(ahead))
     reach = overheads.reach_bytes_per_s
     placement = Placement(
         model=model,

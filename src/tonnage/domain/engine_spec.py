@@ -211,6 +211,8 @@ class EngineSpec(Record, kw_only=True, forbid_unknown_fields=True):
     """Release from which a decode step of several sequences is one captured graph, too; absent = all of them."""
     vectored_experts_since: Release | None = None
     """Release from which a few tokens, and not one alone, pass routed experts as vectors."""
+    ahead_since: Release | None = None
+    """First release whose host prepares a step beside the last one, whatever the settings say."""
     two_batches_since: Release | None = None
     """Release from which one half of a step's rows computes while the other is exchanged between nodes."""
     balanced_since: Release | None = None
@@ -283,6 +285,10 @@ class EngineSpec(Record, kw_only=True, forbid_unknown_fields=True):
         since = self.vectored_experts_since
         return since is not None and (release is None or release >= since)
 
+    def runs_ahead(self, release: Release | None) -> bool:
+        """Whether this release's host prepares a step beside the last one without being asked."""
+        return self.ahead_since is not None and (release is None or release >= self.ahead_since)
+
     def overlaps_two_batches(self, release: Release | None) -> bool:
         """Whether this release computes half of a step beside the exchange of the other."""
         return self.two_batches_since is not None and (release is None or release >= self.two_batches_since)
@@ -331,6 +337,10 @@ class Overheads(SparseRecord, kw_only=True):
     """Added to each kernel of a step that carries prompts. [s]"""
     request_s: float = 0.0
     """Added to the first token of a request: reading, tokenising, first answer. [s]"""
+    reading_s: float = 0.0
+    """The same for each token of its prompt, before any step holds it: received, tokenised, handed over. [s]"""
+    ahead: float = 0.0
+    """Steps that a request waits because they were prepared before it came. [steps]"""
     prompt_s: float = 0.0
     """Host work per prompt that enters a step. [s]"""
     memory: float = 1.0
@@ -387,6 +397,19 @@ def with_async_scheduling(overheads: Overheads, scheduled: bool | None, *, ranks
         )
     waited_s = overheads.step_s + overheads.rank_s * log2(ranks)
     return replace(overheads, step_s=waited_s, rank_s=0.0, overlapped=0.0)
+
+
+def with_prompt_read(overheads: Overheads, prompt_tokens: float, *, ahead: float) -> Overheads:
+    """
+    The same with what reading a prompt of that length adds to its first token, behind so many prepared steps.
+
+    Examples
+    --------
+    >>> with_prompt_read(Overheads(request_s=0.002, reading_s=8e-6), 1000.0, ahead=1.0).request_s
+    0.01
+    """
+    read_s = overheads.request_s + overheads.reading_s * prompt_tokens
+    return replace(overheads, request_s=read_s, reading_s=0.0, ahead=ahead)
 
 
 def captured_batch(batch: float, limit: float = 512.0) -> float:

@@ -139,7 +139,8 @@ def closed_loop(
     requests = weighted_requests(_simulate(table, load, clients, rounds=rounds, log=log), rounds=rounds, total=total)
     if log is not None:
         log.requests.extend(requests)
-    found = served_means(requests, clients=clients, request_s=table.overheads.request_s)
+    waited_s = table.overheads.ahead * sum(weight * one.tpot_s for weight, one in requests)
+    found = served_means(requests, clients=clients, request_s=table.overheads.request_s + waited_s)
     # The common start, and lengths that happen to be short, make a run of a full replica look faster than it stays.
     most = saturated_loop(table, load).requests_per_s if clients >= load.slots else math.inf
     return msgspec.structs.replace(

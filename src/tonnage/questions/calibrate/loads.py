@@ -22,7 +22,7 @@ from tonnage.core.serving_traffic import grid_of, interrupted_share, under_load
 from tonnage.domain.accelerator import Accelerator, Measured
 from tonnage.domain.calibration import Stretch
 from tonnage.domain.case import ServeCase, Traffic
-from tonnage.domain.engine_spec import Overheads, with_async_scheduling
+from tonnage.domain.engine_spec import Overheads, with_async_scheduling, with_prompt_read
 from tonnage.domain.layout import Layout
 from tonnage.domain.measurement import Measurement, Point
 from tonnage.domain.metrics import METRICS
@@ -237,7 +237,7 @@ def under_stretch(at: Deployment) -> Predictor:
     grid, base = grid_of(at), shipped_overheads(at)
 
     def predicted(stretch: Stretch) -> dict[str, float]:
-        overheads = overheads_under(base, stretch)
+        overheads = with_prompt_read(overheads_under(base, stretch), at.case.isl, ahead=at.overheads.ahead)
         table: StepTable = step_table(grid, overheads)
         seen, _ = under_load(replace(at, overheads=overheads), table)
         all_of = {
