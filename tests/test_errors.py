@@ -1,6 +1,6 @@
 """Errors name the nearest thing that works."""
 
-from tonnage.errors import LONGEST_ECHO, UnknownName, echo, echo_path, nearest
+from tonnage.errors import LONGEST_ECHO, TonnageError, UnknownName, echo, echo_path, nearest
 
 KNOWN = ("h100-sxm5-80gb", "h200-sxm-141gb", "a100-sxm4-80gb", "meta-llama/Meta-Llama-3-8B")
 
@@ -26,3 +26,8 @@ def test_a_long_path_keeps_its_end() -> None:
 def test_echo_is_short_and_printable() -> None:
     assert len(echo("a" * 1000)) == LONGEST_ECHO + 1
     assert echo("ok") == "ok"
+
+
+def test_a_message_has_two_kilobytes_at_most_in_any_script() -> None:
+    assert all(len(str(TonnageError(letter * 3000)).encode()) <= 2000 for letter in "aé模\U0001f600")
+    assert str(TonnageError("a" * 2000)) == "a" * 2000

@@ -20,7 +20,7 @@ from typing import Final
 LONGEST_ECHO = 80
 """Characters of the user's own text that a message repeats; hostile input can be megabytes long."""
 LONGEST_SENTENCE: Final = 2000
-"""Characters of a whole message."""
+"""Of a whole message. [bytes]"""
 UNSEEN: Final = re.compile(
     r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     r"\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -42,7 +42,9 @@ class TonnageError(Exception):
 
     def __init__(self, message: object = "") -> None:
         text = UNSEEN.sub("\ufffd", str(message))
-        super().__init__(text if len(text) <= LONGEST_SENTENCE else text[: LONGEST_SENTENCE - 1] + "…")
+        raw = text.encode()
+        fits = len(raw) <= LONGEST_SENTENCE
+        super().__init__(text if fits else raw[: LONGEST_SENTENCE - 3].decode(errors="ignore") + "…")
 
 
 class BadRequest(TonnageError):

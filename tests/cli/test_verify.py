@@ -50,6 +50,18 @@ def test_what_differs_is_named_with_its_cause(tmp_path: Path) -> None:
     assert "options[0].bill.usd_per_instance_hour" in [where for where, _, _ in found["first"]]
 
 
+def test_another_order_is_the_same_plan_and_another_name_is_not(tmp_path: Path) -> None:
+    path = kept(tmp_path, "finetune")
+    plan = json.loads(path.read_text())
+    path.write_text(json.dumps(dict(reversed(plan.items()))))
+    told = run("verify", str(path), width=200)
+    assert told.exit_code == 0 and "the same plan, value for value (the file is written otherwise)." in told.stdout
+    assert "byte for byte" not in told.stdout
+    path.write_text(json.dumps({**plan, "approved": True}))
+    told = run("verify", str(path))
+    assert told.exit_code == 1 and "Not the same: 1 value differs" in told.stdout and "approved" in told.stdout
+
+
 def test_a_what_if_is_told_apart_from_the_catalogue(tmp_path: Path) -> None:
     path = kept(tmp_path, "serve")
     told = run("verify", str(path), "--set", "l4.memory_bw=600 GB/s", width=80)

@@ -25,11 +25,12 @@ from tonnage.catalog.rows import SHIPPED, data_version, folder_in, installed_ver
 from tonnage.core.files import read_text
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.metrics import SPEEDS
-from tonnage.domain.plan import BY_AVERAGES, Provenance, ServeOption, ServePlan
+from tonnage.domain.plan import BY_AVERAGES, PLAN_SCHEMA, Provenance, ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.questions.ask import Plan, plan_of_text, planner_of, with_measurements
-from tonnage.questions.compare.answer import CHECK_SCHEMA, VERIFY_SCHEMA, Change, Check, Verification
+from tonnage.questions.compare.answer import CHECK_SCHEMA, VERIFY_SCHEMA, Change, Check, Verification, to_what
+from tonnage.report.document import as_json
 from tonnage.units import show
 from tonnage.version import __version__
 
@@ -198,7 +199,7 @@ def _from_its_data(found: Verification, path: str, *, additions: Additions) -> V
     then = msgspec.json.decode(again.stdout, type=Verification)
     said = f"{then.sentence.rstrip('.')}, from data {release} ({found.data_before})."
     with_now = f" With the data in use ({found.data_now}) {found.differences:,} values differ." if then.same else ""
-    return replace(found, same=then.same, sentence=said + with_now, release=release)
+    return replace(found, same=then.same, identical=then.identical, sentence=said + with_now, release=release)
 
 
 def _verified_here(path: str, *, additions: Additions) -> Verification:
@@ -208,17 +209,21 @@ def _verified_here(path: str, *, additions: Additions) -> Verification:
     fresh = remake(kept, additions=additions)
     before, now = kept.provenance, fresh.provenance
     # Values are compared as read: what is the default's own object is left out of a file that is written for the first
-    # time, and not of one that was read. Bytes are compared as written; a file of an older schema has others.
+    # time, and not of one that was read. Then as written, for a file may hold names that no plan has; one of an older
+    # schema does.
     again = plan_of_text(msgspec.json.encode(fresh).decode(), path)
     found = list(_differences(msgspec.to_builtins(kept), msgspec.to_builtins(again)))
-    written = msgspec.json.decode(text.encode()) == msgspec.json.decode(msgspec.json.encode(fresh))
-    same = not found and written
+    stated, made = (msgspec.json.decode(one) for one in (text, as_json(fresh)))
+    if not found and stated["schema"] == PLAN_SCHEMA:
+        found = list(_differences(stated, made))
+    identical = text.strip() == as_json(fresh)
     changes: tuple[Change, ...] = ()
     if found and isinstance(kept, Comparable) and isinstance(fresh, Comparable):
         changes = tuple(one for one in check(kept, fresh, tolerance=0.0).changes if one.beyond)
     return Verification(
         schema=VERIFY_SCHEMA,
-        same=same,
+        same=not found,
+        identical=identical,
         question=question_of(kept),
         version_before=before.version,
         version_now=__version__,
@@ -228,7 +233,7 @@ def _verified_here(path: str, *, additions: Additions) -> Verification:
         differences=len(found),
         first=tuple(found[:FIRST]),
         changes=changes,
-        sentence=_verification_sentence(before, now, differences=len(found), written=written),
+        sentence=_verification_sentence(before, now, differences=len(found), identical=identical),
     )
 
 
@@ -261,14 +266,10 @@ def remake(plan: Plan, *, additions: Additions) -> Plan:
     return with_measurements(planner_of(kind)(plan.request, additions=additions, today=day), additions)
 
 
-def _verification_sentence(before: Provenance, now: Provenance, *, differences: int, written: bool) -> str:
+def _verification_sentence(before: Provenance, now: Provenance, *, differences: int, identical: bool) -> str:
     """Whether the plan is the same, or how many values differ and what may have caused it."""
     if not differences:
-        return (
-            "Verified: the same plan, byte for byte."
-            if written
-            else "Verified: the same plan; the file is of an older schema."
-        )
+        return f"Verified: the same plan, {to_what(identical)}."
     version, data = before.version, before.catalogue.get("data", "")
     causes = [f"made by tonnage {version}, this is {__version__}"] if version != __version__ else []
     if data and data != data_version():

@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 
 from tonnage.catalog import model_name
-from tonnage.questions.compare.answer import Change, Check, Verification
+from tonnage.questions.compare.answer import Change, Check, Verification, to_what
 from tonnage.report.document import Document, Headline, Note, Table, blocks, grid
 from tonnage.report.wording import figure_name
 from tonnage.units import show
@@ -53,7 +53,7 @@ def verification_document(found: Verification, *, most: int | None = None) -> Do
 
 def record(found: Verification) -> str:
     """One line for a procurement note: what made the numbers, of which question, and that they were made again."""
-    outcome = "made again byte for byte" if found.same else "not the same when made again"
+    outcome = f"made again {to_what(found.identical)}" if found.same else "not the same when made again"
     return (
         f"Tonnage {found.version_before}, data {found.data_before or 'not said'}, question {found.question}, "
         f"as of {found.made}, {outcome}"

@@ -92,10 +92,12 @@ class Check(SparseRecord, kw_only=True):
 
 
 class Verification(SparseRecord, kw_only=True):
-    """A kept plan, made again from its own request and day: the same to the byte, or what differs and why."""
+    """A kept plan, made again from its own request and day: the same, or what differs and why."""
 
     schema: str
     same: bool
+    identical: bool = False
+    """Its file has the same bytes."""
     sentence: str
     question: str
     """Twelve digits over the kind of plan and its request: the same question has the same, whoever asks."""
@@ -114,3 +116,8 @@ class Verification(SparseRecord, kw_only=True):
     """Figures of the leading option, where plans of that kind are compared."""
     release: str = ""
     """Version of the data that the plan was made again from, where that is not the data in use."""
+
+
+def to_what(identical: bool) -> str:
+    """How far a plan that was made again is the same: to the byte, or in another order, spacing or older schema."""
+    return "byte for byte" if identical else "value for value (the file is written otherwise)"
