@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tonnage.catalog.rows import write_whole
 from tonnage.domain.calibration import Calibration, Learnt, Stretch
 from tonnage.errors import BadFact, UnknownName, did_you_mean, echo, echo_path, nearest
 from tonnage.foreign import check_values
@@ -337,7 +338,7 @@ def save_calibration(found: Calibration, path: Path | None = None) -> Path:
     """Writes the file, without a path into the user folder, whence every later answer takes it; where it lies."""
     path = path or user_folder() / f"calibration-{found.accelerator}-{found.engine}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(calibration_toml(found), encoding="utf-8")
+    write_whole(path, calibration_toml(found).encode())
     return path
 
 

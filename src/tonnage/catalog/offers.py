@@ -30,7 +30,7 @@ import msgspec
 from tonnage.catalog.accelerators import accelerator
 from tonnage.catalog.additions import NOTHING, Additions, FileStates, file_states, tables
 from tonnage.catalog.providers import Country, countries, is_community, providers
-from tonnage.catalog.rows import DATA, Row, number, table, yes_no
+from tonnage.catalog.rows import DATA, Row, number, table, write_whole, yes_no
 from tonnage.domain.money import Offer, OfferKind, Price, SpotRecord, Trust
 from tonnage.errors import BadFact, BadRequest, UnknownName, echo
 from tonnage.units import GB, read
@@ -393,7 +393,7 @@ def keep_prices(provider: str, rows: Iterable[Mapping[str, str]], *, as_of: str,
     try:
         place.mkdir(parents=True, exist_ok=True)
         name = f"{provider}-{checksum[:12]}.csv"
-        _replace(place / name, data)
+        write_whole(place / name, data)
         index = index_entries(place)
         before = {key: value for key, value in index.get(provider, {}).items() if key != "before"}
         told = {"file": name, "sha256": checksum, "as_of": as_of, "rows": data.count(b"\n") - 1}
@@ -428,23 +428,10 @@ def drop(providers: Iterable[str] = (), *, folder: Path | None = None) -> tuple[
 
 
 def _write(place: Path, index: Mapping[str, Any]) -> None:
-    _replace(place / INDEX, json.dumps({"schema": SCHEMA, "providers": index}, indent=1).encode())
+    write_whole(place / INDEX, json.dumps({"schema": SCHEMA, "providers": index}, indent=1).encode())
     kept = {INDEX}
     for told in index.values():
         kept |= {told["file"], *([told["before"]["file"]] if told.get("before") else [])}
     for path in place.glob("*.csv"):
         if path.name not in kept:
             path.unlink(missing_ok=True)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write beside and move over: whoever reads sees the old file or the new one."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with beside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)

@@ -62,6 +62,27 @@ def place() -> Path:
     return user_data_path("tonnage", appauthor=False) / "data"
 
 
+def write_whole(path: Path, data: bytes) -> None:
+    """
+    Write beside and move over: whoever reads, and whoever comes after a kill, sees the old file or the new one.
+
+    What is no file (a pipe, a device) is written to as it is; of a link its target is replaced.
+    """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
 def shipped_version() -> str:
     """The day of the shipped data."""
     return (HERE / "VERSION").read_text(encoding="utf-8").strip()

@@ -18,7 +18,16 @@ from typing import Final
 
 import msgspec
 
-from tonnage.catalog.rows import LATEST, SHIPPED, VERSION, installed_versions, order, place, shipped_version
+from tonnage.catalog.rows import (
+    LATEST,
+    SHIPPED,
+    VERSION,
+    installed_versions,
+    order,
+    place,
+    shipped_version,
+    write_whole,
+)
 from tonnage.data.archive import Manifest, install, read_release
 from tonnage.errors import BadFact, BadRequest, TonnageError, echo, echo_path
 from tonnage.fetch import open_url
@@ -271,11 +280,8 @@ def _download(url: str, file: Path, *, listed: Listed, watch: Callable[[int, int
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Written beside and moved over: whoever reads sees the old file or the new one."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
-        beside.write_bytes(data)
-        beside.replace(path)
+        write_whole(path, data)
     except OSError as error:
         raise BadFact(f"'{echo_path(path)}' cannot be written: {(error.strerror or str(error)).lower()}") from None

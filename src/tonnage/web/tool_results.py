@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tonnage.catalog import Additions
+from tonnage.catalog.rows import write_whole
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.foreign import MOST_VALUES, check_values
 from tonnage.questions.answers import blocks_of
@@ -103,7 +104,7 @@ def _keep(kind: str, plan: Any) -> str | None:
     )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        write_whole(path, content)
     except OSError:
         return None
     return str(path)
