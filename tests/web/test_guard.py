@@ -115,8 +115,10 @@ def test_other_machines_need_the_token(started: Any) -> None:
         httpx.Client(base_url=address, timeout=60, trust_env=False) as client,
     ):
         wrong = [{"authorization": word} for word in ("Bearer", f"Bearer {TOKEN}x", f"Basic {TOKEN}")]
-        wrong += [{"authorization": f"Bearer {TOKEN[:-1]}"}, {"cookie": f"tonnage_token={TOKEN[:4]}"}]
-        wrong += [{}, {"cookie": "tonnage_token="}, {"cookie": f"tonnage_token={TOKEN[1:]}"}]
+        wrong += [{"authorization": f"Bearer {TOKEN[:-1]}"}, {}]
+        name = f"tonnage_token_{address.rpartition(':')[2]}"
+        wrong += [{"cookie": f"{name}={value}"} for value in (TOKEN[:4], "", TOKEN[1:])]
+        wrong += [{"cookie": f"{name}0={TOKEN}"}, {"cookie": f"tonnage_token={TOKEN}"}]
         for headers in wrong:
             for path in ("/", "/fit", "/static/page.js", "/?token=x", f"/?token={TOKEN[:-1]}", "/answer/0"):
                 reply = client.get(path, headers=headers)
@@ -130,3 +132,24 @@ def test_other_machines_need_the_token(started: Any) -> None:
         client.cookies.clear()
         away = client.get(f"//attacker.example/?token={TOKEN}")
         assert not away.headers.get("location", "/").startswith("//")
+
+
+HOSTILE = {
+    "x-forwarded-host": "attacker.example", "x-forwarded-proto": "https", "x-forwarded-for": "127.0.0.1",
+    "x-forwarded-port": "1", "x-forwarded-prefix": "//attacker.example", "x-real-ip": "127.0.0.1",
+    "forwarded": "for=127.0.0.1;host=attacker.example;proto=https", "x-original-url": "/answer/0",
+    "x-rewrite-url": "/answer/0", "x-http-method-override": "POST", "x-host": "attacker.example", "via": "1.1 attacker",
+}  # fmt: skip
+ROUTES = (
+    "/", "/example", "/accuracy", "/api", "/openapi.json", "/static/page.js", "/static/vega.js", "/health", "/fit",
+    "/fit?model=8B&accelerator=H100", "/plan/serve", "/models", "/accelerators?format=json", "/prices?format=csv",
+    "/answer/0", "/chart/0/memory-dark.svg", "/compare?left=0", "/what-ifs/0", "/export/0", "/numbers/0",
+    "/progress/none", "/nothing",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ROUTES)
+def test_what_a_proxy_says_changes_no_answer(client: Any, path: str) -> None:
+    plain, proxied = client.get(path), client.get(path, headers=HOSTILE)
+    assert proxied.status_code == plain.status_code and proxied.content == plain.content
+    assert "attacker" not in proxied.text + str(proxied.headers)

@@ -316,7 +316,8 @@ def tokens(_: float) -> Outcome:
     with served("--host", "0.0.0.0") as server:
         part = server.token[:-1]
         wrong = [{"Authorization": word} for word in ("Bearer", "Bearer x", f"Basic {server.token}", f"Bearer {part}")]
-        wrong += [{}, {"Cookie": "tonnage_token="}, {"Cookie": f"tonnage_token={part}"}]
+        cookie = f"tonnage_token_{server.port}"
+        wrong += [{}, {"Cookie": f"{cookie}="}, {"Cookie": f"{cookie}={part}"}, {"Cookie": f"{cookie}0={server.token}"}]
         for path in (
             "/",
             "/api",
@@ -332,7 +333,7 @@ def tokens(_: float) -> Outcome:
                 status, _, _ = ask(server, "GET", path, headers=headers)
                 if status != 401:
                     findings.append(f"{path} with {headers}: status {status}")
-        for headers in ({"Authorization": f"Bearer {server.token}"}, {"Cookie": f"a=b; tonnage_token={server.token}"}):
+        for headers in ({"Authorization": f"Bearer {server.token}"}, {"Cookie": f"a=b; {cookie}={server.token}"}):
             count += 1
             if ask(server, "GET", "/", headers=headers)[0] != 200:
                 findings.append(f"refused with {headers}")

@@ -42,7 +42,8 @@ READ_ONLY: Final = frozenset({
 """First parts of addresses that take no POST, whatever its type: they say so (405) and do nothing."""
 NOT_ASKED: Final = "tonnage.not_asked"
 """Key of a request's scope: another site leads here, so that the question is shown and not asked."""
-COOKIE: Final = "tonnage_token"
+COOKIE: Final = "tonnage_token_"
+"""And the server's port: browsers keep one jar for all ports of a machine, where two servers would take turns."""
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
@@ -80,7 +81,7 @@ def guard_app(app: Asgi, *, hosts: tuple[str, ...], token: str) -> Asgi:
         refusal = _refusal(scope, given, hosts)
         if refusal is not None:
             return await sentence(refusal[1], status=refusal[0])(scope, receive, sealed)
-        if token and not _knows(given, token):
+        if token and not _knows(scope, given, token=token):
             if scope["method"] == "GET" and _is(dict(_query(scope)).get("token", ""), token):
                 return await _remembered(scope, token)(scope, receive, sealed)
             told = "this server asks for its token: open the address that it printed when it started, or send it as"
@@ -224,12 +225,16 @@ def _is_own_address(name: str, scope: Any) -> bool:
         return False
 
 
-def _knows(given: Headers, token: str) -> bool:
+def _cookie(scope: Any) -> str:
+    return f"{COOKIE}{(scope.get('server') or ('', 0))[1]}"
+
+
+def _knows(scope: Any, given: Headers, *, token: str) -> bool:
     scheme, _, sent = given.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and _is(sent.strip(), token):
         return True
     cookies = (part.strip().partition("=") for part in given.get("cookie", "").split(";"))
-    return any(name == COOKIE and _is(value, token) for name, _, value in cookies)
+    return any(name == _cookie(scope) and _is(value, token) for name, _, value in cookies)
 
 
 def _is(sent: str, token: str) -> bool:
@@ -247,7 +252,7 @@ def _remembered(scope: Any, token: str) -> ASGIResponse:
     path = "/" + scope["path"].lstrip("/\\")
     headers = {
         "location": (path + (f"?{rest}" if rest else "")).encode("ascii", "ignore").decode(),
-        "set-cookie": f"{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/",
+        "set-cookie": f"{_cookie(scope)}={token}; HttpOnly; SameSite=Strict; Path=/",
         "cache-control": "no-store",
     }
     return ASGIResponse(status_code=303, headers=headers)
