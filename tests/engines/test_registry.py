@@ -105,6 +105,8 @@ LLAMA = catalog.model("meta-llama/Meta-Llama-3.1-8B")
         ("llamacpp", "May-2024 snapshot", 2024, (2413,)),
         ("vllm", "2025-07", None, (0, 10)),
         ("vllm", "V1 (Jan 2025)", None, (0, 8)),
+        ("vllm", "early 2025", None, (0, 7)),
+        ("vllm", "late 2025", None, (0, 11)),
         ("vllm", None, 2024, (0, 5)),
         ("sglang", "0.5.1.post1", None, (0, 5, 1)),
         ("sglang", "2025-07", None, (0, 4, 9)),

@@ -225,18 +225,19 @@ def resolve_engine(engine: Engine, year: int | None = None) -> ResolvedEngine:
 
 
 _RELEASE: Final = re.compile(r"(?<![\d.])(\d{1,2}(?:\.\d{1,3}){1,2})(?!\d)")
-_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTHS: Final = {
+    "jan": "01", "feb": "02", "mar": "03", "apr": "04", "may": "05", "jun": "06", "jul": "07", "aug": "08",
+    "sep": "09", "oct": "10", "nov": "11", "dec": "12", "ear": "02", "lat": "11",
+}  # fmt: skip
+"""Months, early and late in a year, by their first three letters."""
 
 
 def _month(text: str) -> str | None:
-    """The month a text names: "2025-07", "20251006", "Jan 2025", or the middle of a bare year."""
+    """The month a text names: "2025-07", "20251006", "Jan 2025", "early 2025", or the middle of a bare year."""
     if found := re.search(r"(20\d\d)-?([01]\d)", text):
         return f"{found.group(1)}-{found.group(2)}"
-    if found := re.search(r"\b(\w{3})\w*[ -](20\d\d)\b", text):
-        name = found.group(1).lower()
-        return f"{found.group(2)}-{_MONTHS.index(name) + 1:02d}" if name in _MONTHS else f"{found.group(2)}-06"
-    found = re.search(r"\b(20\d\d)\b", text)
-    return f"{found.group(1)}-06" if found else None
+    found = re.search(r"\b(?:(\w{3})\w*[ -])?(20\d\d)\b", text)
+    return f"{found.group(2)}-{_MONTHS.get((found.group(1) or '').lower(), '06')}" if found else None
 
 
 def _after_name(text: str, name: str) -> str:
