@@ -69,6 +69,7 @@ def test_adapters_in_16_bits(name: str, batch: int, setup: dict[str, object], me
         master_weights=False,
         lora_rank=8,
         lora_targets=("q_proj", "v_proj"),
+        adapter_input=3.0,
         micro_batch=batch,
         num_micro_batches=128,
         **setup,  # type: ignore[arg-type]
@@ -197,7 +198,7 @@ def test_adapters_as_peft_builds_them(name: str, method: str, measured: float) -
         num_micro_batches=1,
         seq_len=8192,  # type: ignore[arg-type]
         recompute="full",
-        wide_adapters=True,
+        adapter_input=5.0,
         wide_residual=method == "qlora",
     )
     assert memory(name, setup, "reserved").value == pytest.approx(measured, rel=0.08)

@@ -105,7 +105,7 @@ def test_frozen_matrices_keep_no_input() -> None:
 
 
 def test_a_chunked_loss_holds_less() -> None:
-    assert logit_bytes(128256, setup=setup(fused_loss=True)) < logit_bytes(128256, setup=setup()) / 2
+    assert logit_bytes(128256, setup=setup(loss="chunked")) < logit_bytes(128256, setup=setup()) / 2
 
 
 def test_thirty_two_bit_training_keeps_twice_as_much() -> None:
@@ -330,18 +330,18 @@ def test_machines_of_four_are_not_joined_by_the_link_inside_one_of_eight() -> No
 
 
 def test_per_operation_recompute_keeps_outputs_of_matrices_at_sixteen_bits() -> None:
-    """Hand-counted: three values of the hidden width, both matrices of a gated layer, K experts' outputs and widths."""
+    """Hand-counted: the input and its last product, half of a gated layer's outputs, of K experts' and their widths."""
     setup = train_setup(software="eager", recompute="selective")
 
     def kept(feed_forward: Mlp | Moe | None) -> float:
         group = LayerGroup(count=1, mixer=None, feed_forward=feed_forward)
         return layer_bytes_per_token(group, 100, setup=setup)
 
-    assert kept(None) == 2 * 3 * 100
-    assert kept(Mlp(intermediate_size=400, gated=False)) == 2 * (3 * 100 + 400)
-    assert kept(Mlp(intermediate_size=400)) == 2 * (3 * 100 + 2 * 400)
+    assert kept(None) == 2 * 2 * 100
+    assert kept(Mlp(intermediate_size=400, gated=False)) == 2 * (2 * 100 + 200)
+    assert kept(Mlp(intermediate_size=400)) == 2 * (2 * 100 + 400)
     experts = kept(Moe(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=50))
-    assert experts == pytest.approx(2 * (3 * 100 + 2 * setup.routed_load * (2 * 50 + 100)))
+    assert experts == pytest.approx(2 * (2 * 100 + setup.routed_load * (2 * 50 + 100)))
 
 
 def test_a_share_of_recomputed_layers_keeps_the_rest_whole() -> None:

@@ -212,6 +212,23 @@ class TrainCase(SparseRecord, kw_only=True, tag_field="kind", tag="train"):
         Literal["none", "optimizer", "all"],
         training_field("kept in host memory: nothing, optimizer and master copy, or weights and gradients as well"),
     ] = "none"
+    offload_activations: Annotated[
+        bool | None, training_field("inputs of recomputed layers wait in host memory; absent = as the framework does")
+    ] = None
+    residual_precision: Annotated[
+        str | None,
+        training_field("format of the residual stream between layers; absent = as the framework does", known="formats"),
+    ] = None
+    gradient_precision: Annotated[
+        str | None,
+        training_field(
+            "format of the sums of gradients, which are exchanged; absent = as the framework", known="formats"
+        ),
+    ] = None
+    loss: Annotated[
+        Literal["whole", "chunked", "fused"] | None,
+        training_field("logits held whole, widened chunk by chunk, or never held; absent = as the framework does"),
+    ] = None
     lora_rank: Annotated[int, training_field("rank of the adapters")] = 16
     lora_targets: Annotated[str | None, training_field("matrices that have adapters")] = None
     trainable_parameters: Annotated[

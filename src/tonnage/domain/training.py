@@ -25,6 +25,10 @@ Situation = Literal["pretrain", "pretrain_alone", "finetune", "finetune_whole", 
 fine-tuning, fine-tuning of whole models on many, and anything on Google's parts."""
 
 
+Loss = Literal["whole", "chunked", "fused"]
+"""Cross-entropy from the logits of all tokens, from 16-bit logits widened chunk by chunk, or in one with the head."""
+
+
 class Keeps(Record, kw_only=True, forbid_unknown_fields=True):
     """What one family of training software leaves in memory. Bytes are of 16-bit training."""
 
@@ -69,6 +73,8 @@ class SoftwareSpec(Record, kw_only=True, forbid_unknown_fields=True):
     """Partitioned gradients are copied to 32 bits when the optimizer steps, and not kept so before."""
     contiguous_gradients: bool = False
     """Gradients have buffers of their own from the first step on."""
+    unnamed: str | None = None
+    """A framework of it whose habits a fine-tuning job has that names none."""
     kernel_by_kernel: bool = False
     """Element-wise operators are kernels of their own, one after the other, and none keeps much in flight."""
     zeroes_gradients: bool = False
@@ -87,6 +93,8 @@ class SoftwareSpec(Record, kw_only=True, forbid_unknown_fields=True):
     """A pipeline stage holds what it handed on until its gradient comes back."""
     hides_reduction: bool = True
     """The exchange of gradients runs beside the backward pass."""
+    autocasts: bool = False
+    """Products run under PyTorch's autocast: 32-bit weights are cast for a pass, and the residual stream stays wide."""
     selective: Literal["attention", "operations"] = "operations"
     """Selective recomputation repeats the attention core, or all but the outputs of matrix products."""
 
@@ -118,7 +126,7 @@ class SoftwareSpec(Record, kw_only=True, forbid_unknown_fields=True):
     """Year until which every layer was recomputed."""
     selective_since: int | None = None
     """Year from which selective recomputation is looked at by habit."""
-    fused_loss_since: int | None = None
+    chunked_loss_since: int | None = None
     """Year from which the loss is computed in chunks."""
     fused_experts_since: str | None = None
     """Release (year and month, "26.06") from which grouped products of experts in MXFP8 are fused on Blackwell and a
@@ -145,14 +153,27 @@ class FrameworkSpec(Record, kw_only=True, forbid_unknown_fields=True):
     """A shorter part by which its relatives are known as well; a name that starts so is one of them."""
     pretrains_as: str | None = None
     """Family of its pre-training scripts, where that is another."""
-    fused_loss: bool = False
-    """The loss is computed in chunks."""
-    own_adapters: bool = False
-    """Adapters are its own, in the format of the base, and nothing beside a quantised base is widened."""
-    pages_states: bool = False
-    """8-bit optimizer states live in unified memory and leave the device when it is full."""
+    loss: Loss = "whole"
+    loss_since: int = 0
+    """Year since which the loss is so; whole before."""
+    logits: float | None = None
+    """Of one whole logit at the peak of its own loss; absent = as its family. [bytes/value]"""
+    fused_kernels: bool = False
+    """Norms, rotary embedding and gates run in kernels of its own, as a compiler would make them."""
+    narrow_since: int | None = None
+    """Year since which a 4-bit base's residual stream stays in 16 bits; absent = PEFT's preparation widens it."""
+    adapter_input: float | None = None
+    """What each adapted matrix keeps of its input for its adapter alone; absent = as PEFT. [bytes/value]"""
+    product_input: float | None = None
+    """What each 4-bit product keeps of its input although nothing of it is trained. [bytes/value]"""
+    recomputes_since: int | None = None
+    """Year since which it fine-tunes with every layer recomputed unless told otherwise."""
+    offloads_activations: bool = False
+    """Inputs of recomputed layers wait in host memory."""
+    unties: bool = False
+    """The head has weights of its own where a model shares the embedding's."""
     loads_whole: bool = False
-    """Adapter scripts build the whole frozen base on each device beside its shard."""
+    """Fine-tuning scripts build the whole model on each device beside its shard."""
     overlapped_experts: bool = False
     """Runs its pipeline from both ends and hides the exchange between experts behind another micro-batch."""
     older_attention: bool = False
@@ -245,16 +266,23 @@ class TrainSetup(SparseRecord, kw_only=True):
     """Grouped products of experts are fused with what surrounds them, and the step is one graph without the host."""
     overlapped_experts: bool = False
     """Exchange between experts hides behind another micro-batch's compute (DualPipe)."""
-    fused_loss: bool = False
-    """The loss is computed in chunks and logits of all tokens are never held together."""
+    loss: Loss = "whole"
+    whole_logit: float | None = None
+    """Of one logit where the framework's own loss holds all of them; absent = as its family. [bytes/value]"""
     loads_whole: bool = False
-    """Each rank holds the whole frozen base beside its shard (early Lightning FSDP)."""
+    """Each rank holds the whole model beside its shard (Lightning's FSDP)."""
     paged_states: bool = False
     """Optimizer states live in unified memory and leave the device when it is full (bitsandbytes paged)."""
     wide_residual: bool = False
-    """What is not quantised runs in 32 bits: PEFT's preparation of a 4-bit model."""
-    wide_adapters: bool = False
-    """Adapters compute in 32 bits, each behind its own dropout (PEFT since 2024): each keeps an input for itself."""
+    """The residual stream is in 32 bits: autocast of 32-bit weights, or PEFT's preparation of a 4-bit base."""
+    adapter_input: float = 0.0
+    """What each adapted matrix keeps of its input for its adapter alone, behind its dropout. [bytes/value]"""
+    product_input: float = 0.0
+    """What each product of a 4-bit base keeps of its input although nothing of it is trained. [bytes/value]"""
+    offload_activations: bool = False
+    """Inputs of recomputed layers wait in host memory."""
+    gradient_bits: float | None = None
+    """Of the sums of gradients over micro-batches, which are exchanged; absent = as the software does. [bit]"""
     offload: Literal["none", "optimizer", "all"] = "none"
     """Kept in host memory: nothing, optimizer and master copy, or weights and gradients as well."""
     lora_rank: int = 16
@@ -307,6 +335,11 @@ class TrainSetup(SparseRecord, kw_only=True):
     def adapter(self) -> bool:
         """Whether base weights are frozen and only adapters learn."""
         return self.method in {"lora", "qlora", "dora"}
+
+    @property
+    def wide_layers(self) -> bool:
+        """Whether a 4-bit base answers in 32 bits: its products take the format of their input, the residual stream."""
+        return self.wide_residual and self.method == "qlora"
 
     @property
     def routed_load(self) -> float:
@@ -401,9 +434,10 @@ class TrainCoefficients(Record, kw_only=True, forbid_unknown_fields=True):
     dequantize: float
     """Weight passes at 16 bits that a 4-bit base costs per forward or backward pass. [-]"""
     activation: dict[str, float]
-    """Measured over counted activations, by software: eager loops keep more than the accounting names. [-]"""
-    fragmentation: float
-    """Allocator's reserve over its peak, as a share of what is not persistent. [-]"""
+    """Measured over counted activations, by software. [-]"""
+    fragmentation: dict[str, float]
+    """What an allocator holds and cannot use, as a share of what comes and goes in blocks of many sizes, by software,
+    "*" for the others and where memory is short. [-]"""
     context_bytes: float
     """Driver context and libraries on each accelerator. [bytes]"""
     collective_bytes: float

@@ -18,12 +18,11 @@ from tonnage.domain.training import TrainSetup
 from tonnage.physics.matrices import is_target, layer_matrices, mixer_matrices
 from tonnage.record import Record
 
-CHUNKED_LOGITS: Final = 3.5
-"""Bytes per logit when the loss runs in eight chunks: 16-bit logits and gradients, one chunk in 32 bits."""
-
-
-_WIDE_INPUT: Final = 5.0
-"""Bytes per value of an adapter's own input: 32 bits after dropout, and the mask."""
+CHUNKED_LOGITS: Final = 2.75
+"""Bytes per logit when the loss runs in eight chunks: 16-bit logits, and one chunk in 32 bits with its gradient."""
+_FUSED_LOGITS: Final = 3.0
+"""Values per value of the head's input where the loss is one with the head: chunks of as many tokens as make their
+logits no larger than that input, and its gradient, which the forward pass computes (arXiv 2410.10989, section 3.2)."""
 
 WIDE_LOGITS: Final = 14.0
 """Bytes per logit in 32 bits: logits, a shifted copy, log-probabilities, gradient in part."""
@@ -86,7 +85,7 @@ def layer_bytes_per_token(
     tp = setup.layout.tp
     spread = tp if setup.sequence_parallel else 1
     if chosen == "full":
-        inputs = _element_bytes(setup) * hidden / spread
+        inputs = 0.0 if setup.offload_activations else residual_bytes(setup) * hidden / spread
         if setup.recompute_share >= 1:
             return inputs
         whole = layer_bytes_per_token(group, hidden_size, setup=setup, recompute="none")
@@ -107,7 +106,9 @@ def recomputed_layer_bytes(group: LayerGroup, hidden_size: int, *, setup: TrainS
     hidden = group.hidden_size or hidden_size
     kept = layer_bytes_per_token(group, hidden_size, setup=setup, recompute="none")
     widest = _widest(group.feed_forward, hidden) / setup.layout.tp
-    return kept + _element_bytes(setup) * (widest + 2 * hidden)
+    # An adapter's own copy of its input has a gradient of its own; a copy holds no mask.
+    copied = max(0.0, setup.adapter_input - 1) * _down_values(group.feed_forward, hidden) / setup.layout.tp
+    return kept + _element_bytes(setup) * (widest + 2 * hidden) + (0.0 if setup.wide_layers else copied)
 
 
 def logit_bytes(vocab_size: int, *, setup: TrainSetup) -> float:
@@ -117,13 +118,20 @@ def logit_bytes(vocab_size: int, *, setup: TrainSetup) -> float:
     A chunked or fused loss never holds more than a chunk in 32 bits. Passes without gradients beside the step's own
     add what the software leaves of theirs. A policy that is updated on answers it drew may take more.
     """
+    if setup.loss == "fused":
+        return _FUSED_LOGITS * setup.value_bytes * setup.model.hidden_size
     keeps = setup.software.keeps
     whole = keeps.logits_drawn if setup.objective == "grpo" and keeps.logits_drawn else keeps.logits
-    per_value = CHUNKED_LOGITS if setup.fused_loss else whole
     if _element_bytes(setup) == 4:
-        per_value = WIDE_LOGITS
+        whole = WIDE_LOGITS
+    per_value = CHUNKED_LOGITS if setup.loss == "chunked" else setup.whole_logit or whole
     per_value += setup.further_passes * setup.software.keeps.logits_passed
     return per_value * vocab_size / setup.layout.tp
+
+
+def residual_bytes(setup: TrainSetup) -> int:
+    """A value of the residual stream, which is all that a recomputed layer keeps. [bytes/value]"""
+    return 4 if setup.wide_residual else setup.value_bytes
 
 
 def _element_bytes(setup: TrainSetup) -> int:
@@ -132,13 +140,13 @@ def _element_bytes(setup: TrainSetup) -> int:
 
     A 4-bit product answers in the format of its input, so that a 32-bit residual widens a whole layer.
     """
-    return 4 if setup.wide_residual else setup.value_bytes
+    return 4 if setup.wide_layers else setup.value_bytes
 
 
 def _kept_activations(group: LayerGroup, hidden: int, setup: TrainSetup, recompute: str) -> _Kept:
     """What a layer keeps without recomputation ("none"), or with that of the attention core ("selective")."""
     size = _element_bytes(setup)
-    norms = group.norms * hidden * _norm_bytes(group, setup, size)
+    norms = group.norms * hidden * _norm_bytes(group, setup, residual_bytes(setup))
     mixer = _mixer_values(group.mixer, hidden, setup)
     cross = _mixer_values(group.cross_attention, hidden, setup)
     inputs = _input_values(group, hidden, setup)
@@ -156,15 +164,20 @@ def _kept_activations(group: LayerGroup, hidden: int, setup: TrainSetup, recompu
 
 
 def _adapter_bytes(group: LayerGroup, hidden: int, setup: TrainSetup) -> float:
-    """Inputs that PEFT's adapters keep for themselves: one 32-bit copy a matrix, and its dropout mask."""
-    if not setup.wide_adapters:
+    """Copies of inputs that adapters and 4-bit products keep, each for itself; merged keys and values have one."""
+    if not setup.adapter_input and not setup.product_input:
         return 0.0
-    cut = {"inputs": setup.layout.tp}
-    return sum(
-        _WIDE_INPUT * matrix.inputs / cut.get(matrix.split, 1) * (2 if "gate_up" in matrix.name else 1)
-        for matrix in layer_matrices(group, hidden)
-        if matrix.split not in {"experts", "whole"} and is_target(matrix.name, setup.lora_targets)
-    )
+    kept = 0.0
+    for matrix in layer_matrices(group, hidden):
+        if matrix.split in {"experts", "whole"}:
+            continue
+        inputs = matrix.inputs / (setup.layout.tp if matrix.split == "inputs" else 1)
+        inputs *= 2 if "gate_up" in matrix.name else 1
+        if is_target(matrix.name, setup.lora_targets):
+            kept += setup.adapter_input * inputs
+        if matrix.name not in {"k_proj", "v_proj"}:
+            kept += setup.product_input * inputs
+    return kept
 
 
 def _expanded_values(mixer: Mixer | None) -> float:
@@ -208,10 +221,10 @@ def _input_values(group: LayerGroup, hidden: int, setup: TrainSetup) -> float:
 
 
 def _keeps_input(setup: TrainSetup, *names: str) -> bool:
-    """Whether any of these matrices keeps its input: it is trained, carries an adapter, or is 4-bit (bitsandbytes)."""
-    if not setup.adapter or not setup.lora_targets or setup.method == "qlora":
+    """Whether one of these matrices keeps its input: it is trained, or its adapter reads it without an own copy."""
+    if not setup.adapter:
         return True
-    return any(name in setup.lora_targets for name in names)
+    return not setup.adapter_input and any(is_target(name, setup.lora_targets) for name in names)
 
 
 def _mixer_values(mixer: Mixer | None, hidden: int, setup: TrainSetup) -> float:
@@ -264,9 +277,13 @@ def _score_bytes(mixer: Mixer | None, setup: TrainSetup) -> float:
 
 
 def _matrix_outputs(group: LayerGroup, hidden: int, setup: TrainSetup) -> _Kept:
-    """Per-operation recompute of PyTorch: outputs of matrices and attention stay, element-wise work is redone."""
+    """
+    Per-operation recompute of PyTorch: of products every second output stays, and what attention gave; all else is
+    done again (torchtitan's policy of "op": `_save_list`, every second `mm`).
+    """
     size = _element_bytes(setup)
-    mixer = _mixer_values(group.mixer, hidden, setup)
+    attended = _attended_values(group.mixer)
+    mixer = _mixer_values(group.mixer, hidden, setup) - attended
     match group.feed_forward:
         case Mlp(intermediate_size=width, gated=gated):
             forward: float = width * (2 if gated else 1)
@@ -274,7 +291,18 @@ def _matrix_outputs(group: LayerGroup, hidden: int, setup: TrainSetup) -> _Kept:
             forward = moe.num_experts_per_tok * setup.routed_load * (moe.moe_intermediate_size * 2 + hidden)
         case None:
             forward = 0.0
-    return _Kept(whole=size * 3.0 * hidden, cut=size * (mixer + forward))
+    return _Kept(whole=size * 2.0 * hidden, cut=size * (attended + (mixer + forward) / 2))
+
+
+def _attended_values(mixer: Mixer | None) -> float:
+    """What attention gives, per token, before its output projection."""
+    match mixer:
+        case Attention(num_attention_heads=n):
+            return float(n * (mixer.v_head_dim or mixer.head_dim))
+        case LatentAttention(num_attention_heads=n):
+            return float(n * mixer.v_head_dim)
+        case _:
+            return 0.0
 
 
 def _widest(feed_forward: FeedForward | None, hidden: int) -> float:

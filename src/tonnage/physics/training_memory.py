@@ -17,7 +17,7 @@ from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import OBJECTIVES, TrainSetup
-from tonnage.physics.activations import layer_bytes_per_token, logit_bytes, recomputed_layer_bytes
+from tonnage.physics.activations import layer_bytes_per_token, logit_bytes, recomputed_layer_bytes, residual_bytes
 from tonnage.physics.adapters import adapted_matrices
 from tonnage.physics.matrices import layer_matrices
 from tonnage.physics.network import network_totals, traced_moments
@@ -38,7 +38,7 @@ _REFERENCE_BYTES: Final = 2.0
 EXACT: Final = frozenset({"weights", "frozen weights", "master weights", "optimizer", REFERENCE})
 """Parts that follow from counts and formats alone: no measurement of the peak can lie below their sum."""
 
-_COMING_AND_GOING: Final = frozenset({"activations", "logits", "communication", "gradients"})
+_COMING_AND_GOING: Final = frozenset({"activations", "communication", "gradients"})
 
 
 class Recipe(Record, kw_only=True):
@@ -87,10 +87,15 @@ def recipe(setup: TrainSetup) -> Recipe:
     if setup.software.mixed_precision == "accumulated":
         if setup.precision in {"fp8", "mxfp8", "nvfp4"}:
             # 8-bit weights and their transpose, 16-bit gradients: the recipes that publish FP8 speeds.
-            return Recipe(weights=2 if setup.transposed_weights else 1, gradients=2, master=4, state=state)
+            kept = 2.0 if setup.transposed_weights else 1.0
+            return Recipe(weights=kept, gradients=(setup.gradient_bits or 16) / 8, master=4, state=state)
         # bf16: gradients accumulate in 32 bits; fp16: 16-bit gradients and a 32-bit copy for the optimizer.
-        return Recipe(weights=2, gradients=6 if setup.precision == "fp16" else 4, master=4, state=state)
+        wide = 6.0 if setup.precision == "fp16" else (setup.gradient_bits or 32) / 8
+        return Recipe(weights=2, gradients=wide, master=4, state=state)
     if setup.software.mixed_precision == "partitioned":
+        if setup.gradient_bits == 32:
+            # DeepSpeed's BF16_Optimizer adds whole gradients up in 32 bits beside the 16-bit ones.
+            return Recipe(weights=2, gradients=6, master=4, state=state)
         # ZeRO keeps 16-bit gradients whole and widens those of its own partition for the optimizer.
         return Recipe(weights=2, gradients=2, master=4, state=state, wide_gradients=4)
     # Automatic mixed precision: the weights themselves are the 32-bit copy.
@@ -185,9 +190,21 @@ def training_memory(setup: TrainSetup, *, memory_kind: str = "reserved") -> Quan
     parts = (*persistent, *_reference(setup), *parts, _part("communication", gathered, "gathered units, buckets"))
     extra = _beyond_tensors(setup, memory_kind)
     if memory_kind != "allocated":
-        lost = setup.coefficients.fragmentation * sum(part.value for part in parts if part.name in _loose(setup))
+        lost = _lost(setup, parts, room=setup.accelerator.driver_memory_bytes - sum(p.value for p in (*parts, *extra)))
         extra = (_fitted("fragmentation", lost), *extra)
     return Quantity.of_parts("bytes", (*parts, *extra))
+
+
+def _lost(setup: TrainSetup, parts: tuple[Quantity, ...], *, room: float) -> float:
+    """
+    What the allocator holds and cannot use, where `room` bytes are left. [bytes]
+
+    One that runs out gives back what is free and asks again (CUDACachingAllocator): then it loses the least of all.
+    """
+    shares = setup.coefficients.fragmentation
+    loose = sum(part.value for part in parts if part.name in _loose(setup))
+    usual = shares.get(setup.software.fitted, shares["*"])
+    return max(shares["*"] * loose, min(usual * loose, room))
 
 
 def _part(name: str, value: float, source: str = "") -> Quantity:
@@ -199,9 +216,11 @@ def _fitted(name: str, value: float, source: str = "") -> Quantity:
 
 
 def _loose(setup: TrainSetup) -> frozenset[str]:
-    """Parts that come and go in every step, in blocks of many sizes: what an allocator's cache is left over from."""
-    contiguous = setup.software.contiguous_gradients
-    return frozenset({"activations", "logits", "communication"} if contiguous else _COMING_AND_GOING)
+    """
+    Parts that come and go in every step, in blocks of many sizes: what an allocator's cache is left over from. Logits
+    are a few blocks of one size.
+    """
+    return _COMING_AND_GOING - ({"gradients"} if setup.software.contiguous_gradients else set())
 
 
 def _beyond_tensors(setup: TrainSetup, memory_kind: str) -> tuple[Quantity, ...]:
@@ -249,8 +268,9 @@ def _states(setup: TrainSetup) -> tuple[tuple[Quantity, ...], float, float]:
 
     widened = 0.0 if setup.software.widens_at_step else kept.wide_gradients
     copies = 2 if setup.layout.schedule == "dualpipe" else 1  # a rank serves a stage from either end
+    whole = kept.weights * held.total if setup.loads_whole and setup.layout.zero_stage >= 3 else 0.0
     parts = [
-        _part("weights", copies * bytes_of(kept.weights, 3), "parameters x format"),
+        _part("weights", copies * bytes_of(kept.weights, 3) + whole, "parameters x format"),
         _part("master weights", bytes_of(kept.master + widened, 1), "32-bit copies"),
         _part("optimizer", bytes_of(kept.state, 1), optimizer(setup.optimizer).source),
     ]
@@ -275,7 +295,7 @@ def _adapter_states(setup: TrainSetup, held: Held) -> tuple[tuple[Quantity, ...]
     stage, (dense_ranks, expert_ranks) = setup.layout.zero_stage, shard_ranks(setup)
     shards, expert_shards = (dense_ranks, expert_ranks) if stage >= 3 else (1, 1)
     stored = number_format(_base_format(setup))
-    sixteen = 4.0 if setup.wide_residual else setup.value_bytes
+    sixteen = 4.0 if setup.wide_layers else setup.value_bytes
     matrices = stored.bytes if stored.bits < 16 else sixteen
     base = matrices * (held.dense / shards + held.experts / expert_shards) + sixteen * held.ends / shards
     if setup.loads_whole and shards > 1:
@@ -350,9 +370,21 @@ def _moments(setup: TrainSetup, gradients: float) -> tuple[tuple[Quantity, ...],
     def activations(value: float) -> Quantity:
         return _fitted("activations", value, "arXiv 2205.05198 accounting")
 
-    forward = held, activations(kept + embedding), _part("logits", logits, "logits, 32-bit copy, gradient")
-    deep = held, activations(kept + factor * working)
+    cast = _part("weights in 16 bits", _cast_bytes(setup), "autocast's copies of a whole forward pass")
+    forward = held, activations(kept + embedding), _part("logits", logits, "logits, 32-bit copy, gradient"), cast
+    deep = held, activations(kept + factor * working), *((cast,) if setup.recompute == "none" else ())
     return forward, deep, (_part("gradients", gradients), activations(factor * working + embedding))
+
+
+def _cast_bytes(setup: TrainSetup) -> float:
+    """
+    16-bit copies of 32-bit matrices that autocast keeps from their first use until its context ends, or the backward
+    pass has used them where layers are not recomputed: 6 bytes a weight in the guides of Transformers. [bytes]
+    """
+    if not setup.wide_residual or setup.adapter or not setup.software.kernel_by_kernel:
+        return 0.0
+    held = held_parameters(setup)
+    return 2.0 * (held.dense + held.experts + head_parameters(setup.model) / setup.layout.tp)
 
 
 def _stepping(setup: TrainSetup, gradients: float) -> tuple[tuple[Quantity, ...], ...]:
@@ -388,7 +420,7 @@ def _activations(setup: TrainSetup, tokens: float) -> tuple[float, float, float,
     spread = layout.tp if setup.sequence_parallel else 1
     # Some pipelines hold what a stage hands on as well, until its gradient comes back; others free it.
     handed = flying if layout.pp > 1 and setup.software.keeps_handed_on else 0
-    embedding = setup.value_bytes * width / spread * ((flying if layout.pp > 1 else 1) + handed)
+    embedding = residual_bytes(setup) * width / spread * ((flying if layout.pp > 1 else 1) + handed)
     logits = 0.0
     if model.logit_columns and not OBJECTIVES[setup.objective].scores:
         logits = logit_bytes(model.logit_columns, setup=setup) * tokens * setup.predicted_share

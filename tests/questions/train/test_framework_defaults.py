@@ -1,5 +1,7 @@
 """Habits of training software, by name and year."""
 
+import pytest
+
 from tonnage import catalog
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.case import TrainCase, TrainCaseLayout
@@ -64,18 +66,40 @@ def test_targets_are_words_or_names() -> None:
     assert framework_defaults.lora_targets(None, MEGATRON) == ("q_proj", "k_proj", "v_proj")
 
 
-def test_only_peft_widens_a_four_bit_model() -> None:
-    assert framework_defaults.wide_residual(case(method="qlora"))
-    assert not framework_defaults.wide_residual(case(method="qlora", framework="torchtune"))
-    assert not framework_defaults.wide_residual(case(method="lora"))
+@pytest.mark.parametrize(
+    ("said", "wide"),
+    [
+        ({"method": "qlora", "framework": "peft"}, True),
+        ({"method": "qlora", "framework": "trl", "year": 2025}, True),
+        ({"method": "qlora", "framework": "trl"}, False),
+        ({"method": "qlora"}, False),
+        ({"method": "qlora", "framework": "axolotl"}, False),
+        ({"method": "qlora", "framework": "torchtune"}, False),
+        ({"method": "qlora", "framework": "peft accelerated-peft"}, False),
+        ({"method": "qlora", "framework": "peft", "residual_precision": "bf16"}, False),
+        ({"method": "lora", "framework": "peft"}, False),
+        ({"method": "full", "framework": "hf"}, True),  # 32-bit weights under autocast
+        ({"method": "full", "framework": "hf", "weight_precision": "bf16"}, False),
+    ],
+)
+def test_residual_streams_of_32_bits(said: dict[str, object], wide: bool) -> None:
+    assert framework_defaults.wide_residual(case(**said), EAGER, sharded=False) is wide
+    assert not framework_defaults.wide_residual(case(**said), EAGER, sharded=True)
 
 
-def test_peft_computes_its_adapters_in_32_bits() -> None:
-    assert framework_defaults.wide_adapters(case(method="lora", framework="peft"), EAGER)
-    assert not framework_defaults.wide_adapters(case(method="lora", framework="peft", year=2023), EAGER)
-    assert not framework_defaults.wide_adapters(case(method="lora", framework="litgpt"), EAGER)
-    assert not framework_defaults.wide_adapters(case(method="full", framework="hf"), EAGER)
-    assert not framework_defaults.wide_adapters(case(method="lora", framework="nemo"), MEGATRON)
+def test_only_autocast_has_no_master_copy_of_16_bit_weights() -> None:
+    said = case(method="full", weight_precision="bf16")
+    assert [framework_defaults.master_weights(said, software) for software in (EAGER, MEGATRON)] == [False, True]
+
+
+def test_adapters_keep_an_input_of_their_own() -> None:
+    def kept(framework: str, **said: object) -> float:
+        return framework_defaults.adapter_input(case(**{"method": "lora", "framework": framework} | said), EAGER)
+
+    assert kept("peft") == 5
+    assert kept("peft", year=2023) == kept("torchtune") == kept("hf", method="full") == 0
+    assert kept("trl") == kept("litgpt") == 3
+    assert framework_defaults.adapter_input(case(method="lora", framework="nemo"), MEGATRON) == 0
 
 
 def test_fine_tuning_over_many_devices_recomputes_and_pre_training_need_not() -> None:
@@ -103,22 +127,47 @@ def test_latent_diffusion_encodes_its_images_in_the_step() -> None:
     assert framework_defaults.frozen_flop(catalog.model("timm/resnet50.a1_in1k"), image_px=224) == 0
 
 
-def test_torchtune_and_unsloth_chunk_the_loss_and_megatron_of_late() -> None:
-    fused_loss = framework_defaults.fused_loss
-    assert fused_loss(case(framework="Unsloth"), EAGER) and fused_loss(case(), MEGATRON)
-    assert not fused_loss(case(year=2023), MEGATRON) and not fused_loss(case(framework="hf"), EAGER)
+def test_who_chunks_the_loss_or_fuses_it_with_the_head() -> None:
+    loss = framework_defaults.loss
+    assert loss(case(framework="Unsloth"), EAGER) == loss(case(), MEGATRON) == "chunked"
+    assert loss(case(year=2023), MEGATRON) == loss(case(framework="trl", year=2025), EAGER) == "whole"
+    assert loss(case(framework="hf liger"), EAGER) == loss(case(framework="trl"), EAGER) == "fused"
+    assert loss(case(framework="hf", loss="chunked"), EAGER) == "chunked"
+    assert loss(case(framework="hf liger", objective="dpo"), EAGER) == "whole"
+    assert framework_defaults.whole_logit(case(framework="hf")) == 12
+    assert framework_defaults.whole_logit(case(framework="pytorch")) is None
 
 
-def test_8_bit_states_are_paged_by_torchtune() -> None:
-    assert framework_defaults.paged_states(case(framework="torchtune", optimizer="adamw-8bit"))
-    assert not framework_defaults.paged_states(case(framework="torchtune", optimizer="adamw"))
-    assert not framework_defaults.paged_states(case(framework="hf", optimizer="adamw-8bit"))
+def test_kernels_of_liger_keep_what_a_compiler_keeps() -> None:
+    software = framework_defaults.software(case(framework="hf liger"), H100, layered=True)
+    assert (software.name, software.keeps.gated, EAGER.keeps.gated) == ("eager", 3, 4)
+
+
+def test_some_trainers_recompute_unasked() -> None:
+    def modes(framework: str | None, **said: object) -> list[str]:
+        return framework_defaults.recomputes(
+            case(**{"method": "lora", "framework": framework} | said), EAGER, sharded=False
+        )
+
+    assert modes("llama-factory") == modes("trl") == modes(None) == ["full"]
+    assert modes("trl", year=2024) == modes("hf") == modes("litgpt") == ["none"]
+
+
+def test_states_are_paged_where_the_optimizer_is_called_so() -> None:
+    assert framework_defaults.paged_states(case(optimizer="paged_adamw_8bit"))
+    assert not framework_defaults.paged_states(case(framework="torchtune", optimizer="adamw-8bit"))
+
+
+def test_a_latent_image_is_a_sequence() -> None:
+    flux = catalog.model("black-forest-labs/FLUX.2-klein-base-4B")
+    assert framework_defaults.sample_tokens(flux, image_px=512) > 512 / 16 * 512 / 16
+    assert framework_defaults.sample_tokens(catalog.model("timm/resnet50.a1_in1k"), image_px=224) == 1
 
 
 def test_litgpt_shards_and_yet_builds_the_whole_model() -> None:
     lora = case(method="lora", framework="lit-llama", count=4)
     assert framework_defaults.loads_whole(lora) and framework_defaults.shardings(lora, EAGER, ranks=4) == ["fsdp"]
-    assert not framework_defaults.loads_whole(case(method="full", framework="lit-llama", count=4))
+    assert not framework_defaults.loads_whole(case(framework="lit-llama", count=4))
 
 
 def test_meta_s_own_runs_had_older_kernels() -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Final, Literal, cast
+from typing import Any, Final, Literal, cast
+
+from msgspec.structs import replace
 
 from tonnage.catalog.fitted import offline, shape_of, unet_of
 from tonnage.domain.accelerator import Accelerator
@@ -16,14 +18,17 @@ from tonnage.domain.case import TrainCase
 from tonnage.domain.layout import Schedule, Sharding
 from tonnage.domain.model import Model, Moe
 from tonnage.domain.precision import Precision, number_format
-from tonnage.domain.training import Recompute, SoftwareSpec
+from tonnage.domain.training import Loss, Recompute, SoftwareSpec
 from tonnage.engines.registry import frameworks_in, software_of, usual_software
 from tonnage.physics.adapters import target_names
-from tonnage.physics.diffusion import unet_work
+from tonnage.physics.diffusion import latent_tokens, text_tokens, unet_work
 
 _ENCODER_FLOP_PER_PIXEL: Final = 4.2e6
 """Image encoder of latent diffusion: widths 128, 256, 512, 512, two blocks a stage (counted from arXiv 2112.10752)."""
 
+_WIDE: Final = 32
+_WIDE_INPUT: Final = 5.0
+"""Of an adapter's own input in 32 bits after dropout, and the mask. [bytes/value]"""
 _NO_FLASH: Final = frozenset({"Volta", "Turing", "Pascal", "Maxwell"})
 """Architectures older than the flash-attention kernels of training frameworks."""
 
@@ -32,7 +37,10 @@ def software(case: TrainCase, accelerator: Accelerator, *, layered: bool) -> Sof
     """The family of what the case names; where it names nothing, what such a job is usually run with on that part."""
     if case.framework is None and accelerator.vendor == "Google":
         return usual_software("tpu")[0][0]
-    return software_of(case.framework, method=case.method, count=case.count, layered=layered)
+    found = software_of(case.framework, method=case.method, count=case.count, layered=layered)
+    if own(case, "fused_kernels"):
+        return replace(found, keeps=replace(found.keeps, rms_norm=2.0, expanded_kv=False, gated=3.0))
+    return found
 
 
 def sequence_parallel(case: TrainCase, software: SoftwareSpec, *, tp: int) -> bool:
@@ -90,6 +98,8 @@ def recomputes(case: TrainCase, software: SoftwareSpec, *, sharded: bool) -> lis
     """Recompute to try, cheapest first: as stated alone, else by habit of the software (`sharded` = weights are)."""
     if case.recompute or case.recompute_share is not None:
         return [case.recompute or "full"]
+    if case.method != "pretrain" and _since(case, software, "recomputes_since"):
+        return ["full"]
     if software.plain_scripts and sharded and case.method != "pretrain" and number_format(case.precision).bits >= 16:
         # Scripts that fine-tune over many devices checkpoint every layer; one that computes in 8 bits is tuned, and
         # recomputes what its memory makes it.
@@ -144,15 +154,25 @@ def fused_experts(case: TrainCase, accelerator: Accelerator, *, software: Softwa
     return case.year is None or case.year >= 2000 + int(since[:2])
 
 
-def fused_loss(case: TrainCase, software: SoftwareSpec) -> bool:
+def loss(case: TrainCase, software: SoftwareSpec) -> Loss:
     """
-    Whether cross-entropy is chunked or fused, by the framework or by its family since some year.
+    Whether cross-entropy is chunked or fused with the head: as stated, else by the framework or its family since some
+    year.
 
     Objectives on whole answers take each token's log-probability instead, from logits that are held whole.
     """
     if case.objective != "sft":
-        return False
-    return any(one.fused_loss for one in frameworks_in(case.framework)) or _has(software.fused_loss_since, case)
+        return "whole"
+    if case.loss is not None:
+        return case.loss
+    found = {one.loss for one in frameworks_in(case.framework) if _has(one.loss_since, case)}
+    chunked = "chunked" in found or _has(software.chunked_loss_since, case)
+    return "fused" if "fused" in found else "chunked" if chunked else "whole"
+
+
+def whole_logit(case: TrainCase) -> float | None:
+    """Bytes of one logit in the framework's own loss, where it is not its family's; objectives on answers have none."""
+    return own(case, "logits") if case.objective == "sft" else None
 
 
 def _has(since: int | None, case: TrainCase) -> bool:
@@ -161,30 +181,67 @@ def _has(since: int | None, case: TrainCase) -> bool:
 
 
 def paged_states(case: TrainCase) -> bool:
-    """Whether optimizer states leave the device when it is full."""
-    eight = "8bit" in case.optimizer.replace("-", "")
-    return eight and any(one.pages_states for one in frameworks_in(case.framework))
+    """Whether optimizer states leave the device when it is full: those of bitsandbytes that are called paged."""
+    return "paged" in case.optimizer.lower()
 
 
-def wide_residual(case: TrainCase) -> bool:
+def master_weights(case: TrainCase, software: SoftwareSpec) -> bool:
     """
-    Whether the residual stream is in 32 bits: PEFT prepares a 4-bit model by widening all that is not quantised;
-    frameworks with own adapters do not.
+    Whether 32-bit weights are kept: as stated, else where all weights are trained. Under autocast they are the weights
+    themselves, so that none are kept where these are said to have 16 bits.
     """
-    return case.method == "qlora" and not _own_adapters(case)
+    if case.master_weights is not None:
+        return case.master_weights
+    stated = case.weight_precision is not None and number_format(case.weight_precision).bits < _WIDE
+    return case.method in {"pretrain", "full"} and not (stated and software.autocasts)
 
 
-def wide_adapters(case: TrainCase, software: SoftwareSpec) -> bool:
+def wide_residual(case: TrainCase, software: SoftwareSpec, *, sharded: bool) -> bool:
     """
-    Whether adapters are kept in 32 bits: PEFT does since 2024; frameworks with their own write them in the base's
-    format.
+    Whether the residual stream is in 32 bits: as stated, else under autocast of 32-bit weights, and around a 4-bit base
+    that PEFT's preparation widened (`sharded` = FSDP gathers what it shards in 16 bits).
+
+    A job that names no software is taken as one of its family's usual trainer of today, which widens nothing.
     """
-    kept = case.method in {"lora", "qlora", "dora"} and software.plain_scripts and (case.year or 2024) >= 2024
-    return kept and not _own_adapters(case)
+    if case.residual_precision is not None:
+        return number_format(case.residual_precision).bits >= _WIDE
+    if sharded or number_format(case.precision).bits >= _WIDE:
+        return False
+    if case.method == "qlora":
+        return software.plain_scripts and not _since(case, software, "narrow_since")
+    return software.autocasts and case.method in {"pretrain", "full"} and master_weights(case, software)
 
 
-def _own_adapters(case: TrainCase) -> bool:
-    return any(one.own_adapters for one in frameworks_in(case.framework))
+def adapter_input(case: TrainCase, software: SoftwareSpec) -> float:
+    """
+    What each adapted matrix keeps of its input for its adapter alone: PEFT computes adapters in 32 bits since 2024,
+    behind a dropout. [bytes/value]
+    """
+    if case.method not in {"lora", "qlora", "dora"}:
+        return 0.0
+    usual = _WIDE_INPUT if software.plain_scripts and (case.year or 2024) >= 2024 else 0.0
+    kept: float | None = own(case, "adapter_input")
+    return usual if kept is None else kept
+
+
+def own(case: TrainCase, trait: str) -> Any:
+    """What the first framework of the case's name that has one has of a field of `FrameworkSpec`; None without one."""
+    found = (getattr(one, trait) for one in frameworks_in(case.framework))
+    return next((value for value in found if value is not None and value is not False), None)
+
+
+def _since(case: TrainCase, software: SoftwareSpec, trait: str) -> bool:
+    """Whether a framework of the case's name, or the usual one of its family, has what it took up in some year."""
+    return any(_has(getattr(one, trait), case) for one in frameworks_in(case.framework or software.unnamed))
+
+
+def sample_tokens(model: Model, *, image_px: int | None) -> int:
+    """Tokens of one sample where no length is stated: of a latent image and its text, else 1."""
+    known = model.network
+    if not model.kind.startswith("diffusion") or not model.layers or known is None:
+        return 1
+    pixels = image_px or known.input_px
+    return round(latent_tokens(resolution=pixels, latent_px=known.latent_px) + text_tokens(model)) if pixels else 1
 
 
 def network_style(model: Model) -> Literal["plain", "separable", "volume"]:
@@ -218,10 +275,10 @@ def kept_values(model: Model, *, image_px: int | None) -> float | None:
 
 
 def loads_whole(case: TrainCase) -> bool:
-    """Whether adapter scripts shard over every device and yet build the whole model on each (LitGPT)."""
+    """Whether fine-tuning scripts shard over every device and yet build the whole model on each (LitGPT)."""
     name = (case.framework or "").lower()
     own = any(one.loads_whole and name.startswith(one.stem or one.words) for one in frameworks_in(name))
-    return own and case.method in {"lora", "qlora"} and case.count > 1
+    return own and case.method != "pretrain" and case.count > 1
 
 
 def lora_targets(said: str | None, software: SoftwareSpec) -> tuple[str, ...]:

@@ -108,6 +108,8 @@ def resolve_setup(case: TrainCase, *, model: Model, accelerator: Accelerator) ->
         Degrees that do not divide what they split, or a depth of further predictions that the model cannot have.
     """
     model = with_further_predictions(with_training_totals(model), case.predicted_ahead)
+    if model.tie_word_embeddings and framework_defaults.own(case, "unties"):
+        model = replace(model, tie_word_embeddings=False)
     check_degrees(case, model)
     software = framework_defaults.software(case, accelerator, layered=bool(model.layers))
     usable = accelerator.driver_memory_bytes * case.accelerator_fraction
@@ -288,13 +290,13 @@ def _setup(
         # Transformer Engine, is_non_tn_fp8_gemm_supported: compute capability 10; scales of blocks differ by direction.
         transposed_weights=not (precision == "fp8" and (accelerator.compute_capability or "").startswith("10.")),
         multiprocessors=multiprocessors_of(accelerator.id),
-        seq_len=case.seq_len or 1,
+        seq_len=case.seq_len or framework_defaults.sample_tokens(model, image_px=case.image_px),
         mean_seq_len=case.mean_seq_len,
         document_len=case.document_len,
         predicted_share=case.predicted_share,
         precision=precision,
         weights=case.weight_precision or usual,
-        master_weights=case.master_weights if case.master_weights is not None else case.method in {"pretrain", "full"},
+        master_weights=framework_defaults.master_weights(case, software),
         expert_load=case.expert_load,
         optimizer=case.optimizer,
         grads_kept=case.grads_kept,
@@ -305,12 +307,18 @@ def _setup(
         software=software,
         overlapped_experts=framework_defaults.overlapped_experts(case),
         fused_experts=framework_defaults.fused_experts(case, accelerator, software=software),
-        fused_loss=framework_defaults.fused_loss(case, software),
+        loss=framework_defaults.loss(case, software),
+        whole_logit=framework_defaults.whole_logit(case),
         loads_whole=framework_defaults.loads_whole(case),
         paged_states=framework_defaults.paged_states(case),
-        wide_residual=framework_defaults.wide_residual(case),
-        wide_adapters=framework_defaults.wide_adapters(case, software),
+        wide_residual=framework_defaults.wide_residual(case, software, sharded=layout.zero_stage >= 3),
+        adapter_input=framework_defaults.adapter_input(case, software),
+        product_input=(framework_defaults.own(case, "product_input") or 0.0) if case.method == "qlora" else 0.0,
         offload=case.offload,
+        offload_activations=bool(framework_defaults.own(case, "offloads_activations"))
+        if case.offload_activations is None
+        else case.offload_activations,
+        gradient_bits=number_format(case.gradient_precision).bits if case.gradient_precision else None,
         lora_rank=case.lora_rank,
         lora_targets=framework_defaults.lora_targets(case.lora_targets, software),
         trainable_parameters=case.trainable_parameters,
