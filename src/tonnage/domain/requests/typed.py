@@ -815,6 +815,10 @@ class PredictTrainFields(TypedDict, total=False):
     grads_kept: bool | None
     flash_attention: bool | None
     offload: Literal["none", "optimizer", "all"] | None
+    offload_activations: bool | None
+    residual_precision: str | None
+    gradient_precision: str | None
+    loss: Literal["whole", "chunked", "fused"] | None
     lora_rank: int | None
     lora_targets: str | None
     trainable_parameters: float | None
