@@ -164,8 +164,6 @@ class FrameworkSpec(Record, kw_only=True, forbid_unknown_fields=True):
     """Year since which a 4-bit base's residual stream stays in 16 bits; absent = PEFT's preparation widens it."""
     adapter_input: float | None = None
     """What each adapted matrix keeps of its input for its adapter alone; absent = as PEFT. [bytes/value]"""
-    product_input: float | None = None
-    """What each 4-bit product keeps of its input although nothing of it is trained. [bytes/value]"""
     recomputes_since: int | None = None
     """Year since which it fine-tunes with every layer recomputed unless told otherwise."""
     offloads_activations: bool = False
@@ -277,8 +275,6 @@ class TrainSetup(SparseRecord, kw_only=True):
     """The residual stream is in 32 bits: autocast of 32-bit weights, or PEFT's preparation of a 4-bit base."""
     adapter_input: float = 0.0
     """What each adapted matrix keeps of its input for its adapter alone, behind its dropout. [bytes/value]"""
-    product_input: float = 0.0
-    """What each product of a 4-bit base keeps of its input although nothing of it is trained. [bytes/value]"""
     offload_activations: bool = False
     """Inputs of recomputed layers wait in host memory."""
     gradient_bits: float | None = None

@@ -164,20 +164,15 @@ def _kept_activations(group: LayerGroup, hidden: int, setup: TrainSetup, recompu
 
 
 def _adapter_bytes(group: LayerGroup, hidden: int, setup: TrainSetup) -> float:
-    """Copies of inputs that adapters and 4-bit products keep, each for itself; merged keys and values have one."""
-    if not setup.adapter_input and not setup.product_input:
+    """Inputs that adapters keep for themselves: one copy a matrix after dropout, and the mask."""
+    if not setup.adapter_input:
         return 0.0
-    kept = 0.0
-    for matrix in layer_matrices(group, hidden):
-        if matrix.split in {"experts", "whole"}:
-            continue
-        inputs = matrix.inputs / (setup.layout.tp if matrix.split == "inputs" else 1)
-        inputs *= 2 if "gate_up" in matrix.name else 1
-        if is_target(matrix.name, setup.lora_targets):
-            kept += setup.adapter_input * inputs
-        if matrix.name not in {"k_proj", "v_proj"}:
-            kept += setup.product_input * inputs
-    return kept
+    cut = {"inputs": setup.layout.tp}
+    return sum(
+        setup.adapter_input * matrix.inputs / cut.get(matrix.split, 1) * (2 if "gate_up" in matrix.name else 1)
+        for matrix in layer_matrices(group, hidden)
+        if matrix.split not in {"experts", "whole"} and is_target(matrix.name, setup.lora_targets)
+    )
 
 
 def _expanded_values(mixer: Mixer | None) -> float:

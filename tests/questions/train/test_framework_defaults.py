@@ -158,12 +158,6 @@ def test_states_are_paged_where_the_optimizer_is_called_so() -> None:
     assert not framework_defaults.paged_states(case(framework="torchtune", optimizer="adamw-8bit"))
 
 
-def test_a_latent_image_is_a_sequence() -> None:
-    flux = catalog.model("black-forest-labs/FLUX.2-klein-base-4B")
-    assert framework_defaults.sample_tokens(flux, image_px=512) > 512 / 16 * 512 / 16
-    assert framework_defaults.sample_tokens(catalog.model("timm/resnet50.a1_in1k"), image_px=224) == 1
-
-
 def test_litgpt_shards_and_yet_builds_the_whole_model() -> None:
     lora = case(method="lora", framework="lit-llama", count=4)
     assert framework_defaults.loads_whole(lora) and framework_defaults.shardings(lora, EAGER, ranks=4) == ["fsdp"]

@@ -45,8 +45,6 @@ def train_case(row: Row) -> TrainCase:
     accelerators = count(row, "num_accel")
     if accelerators is None:
         raise BadFact("not stated: num_accel")
-    if count(row, "seq_len") is None and text(row, "kind") in {"llm", "moe"}:
-        raise BadFact("not stated: seq_len")
     recompute, flash = text(row, "act_ckpt"), flag(row, "flash_attn")
     return TrainCase(
         model=model_of(row),
@@ -66,7 +64,7 @@ def train_case(row: Row) -> TrainCase:
         predicted_share=number(row, "predicted_share") or 1.0,
         predicted_ahead=count(row, "predicted_ahead") or 0,
         fused_experts=flag(row, "fused_experts"),
-        image_px=_image_px(row),
+        image_px=count(row, "image_px"),
         image_layout="channels-last" if text(row, "image_layout") == "channels-last" else None,
         recompute=recompute if recompute in {"none", "selective", "full"} else None,  # type: ignore[arg-type]
         optimizer=text(row, "optimizer") or "adamw",
@@ -93,12 +91,6 @@ def _gradients(row: Row) -> str | None:
     """Format in which gradients add up, where the row or its prose states it."""
     said = "fp32" if "BF16Optimizer with fp32 grad accumulation" in text(row, "notes") else None
     return text(row, "gradient_precision") or said
-
-
-def _image_px(row: Row) -> int | None:
-    """Side of the images, where the row or its prose states it."""
-    said = re.search(r"\bresolution (\d+)\b", text(row, "notes"))
-    return count(row, "image_px") or (int(said[1]) if said else None)
 
 
 def _framework(row: Row) -> str | None:

@@ -21,7 +21,7 @@ from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.training import Loss, Recompute, SoftwareSpec
 from tonnage.engines.registry import frameworks_in, software_of, usual_software
 from tonnage.physics.adapters import target_names
-from tonnage.physics.diffusion import latent_tokens, text_tokens, unet_work
+from tonnage.physics.diffusion import unet_work
 
 _ENCODER_FLOP_PER_PIXEL: Final = 4.2e6
 """Image encoder of latent diffusion: widths 128, 256, 512, 512, two blocks a stage (counted from arXiv 2112.10752)."""
@@ -233,15 +233,6 @@ def own(case: TrainCase, trait: str) -> Any:
 def _since(case: TrainCase, software: SoftwareSpec, trait: str) -> bool:
     """Whether a framework of the case's name, or the usual one of its family, has what it took up in some year."""
     return any(_has(getattr(one, trait), case) for one in frameworks_in(case.framework or software.unnamed))
-
-
-def sample_tokens(model: Model, *, image_px: int | None) -> int:
-    """Tokens of one sample where no length is stated: of a latent image and its text, else 1."""
-    known = model.network
-    if not model.kind.startswith("diffusion") or not model.layers or known is None:
-        return 1
-    pixels = image_px or known.input_px
-    return round(latent_tokens(resolution=pixels, latent_px=known.latent_px) + text_tokens(model)) if pixels else 1
 
 
 def network_style(model: Model) -> Literal["plain", "separable", "volume"]:

@@ -290,7 +290,7 @@ def _setup(
         # Transformer Engine, is_non_tn_fp8_gemm_supported: compute capability 10; scales of blocks differ by direction.
         transposed_weights=not (precision == "fp8" and (accelerator.compute_capability or "").startswith("10.")),
         multiprocessors=multiprocessors_of(accelerator.id),
-        seq_len=case.seq_len or framework_defaults.sample_tokens(model, image_px=case.image_px),
+        seq_len=case.seq_len or 1,
         mean_seq_len=case.mean_seq_len,
         document_len=case.document_len,
         predicted_share=case.predicted_share,
@@ -313,7 +313,6 @@ def _setup(
         paged_states=framework_defaults.paged_states(case),
         wide_residual=framework_defaults.wide_residual(case, software, sharded=layout.zero_stage >= 3),
         adapter_input=framework_defaults.adapter_input(case, software),
-        product_input=(framework_defaults.own(case, "product_input") or 0.0) if case.method == "qlora" else 0.0,
         offload=case.offload,
         offload_activations=bool(framework_defaults.own(case, "offloads_activations"))
         if case.offload_activations is None
