@@ -176,3 +176,13 @@ def test_beyond_capacity_a_first_token_has_no_latest_time() -> None:
 
 def opened(case: dict[str, object]) -> Steady:
     return open_load(resolve(msgspec.convert(case, ServeCase), additions=Additions()))
+
+
+def test_a_prompt_alone_on_data_parallel_ranks_takes_one_pass() -> None:
+    """Ranks share the budget of a step, and one of them reads a whole prompt."""
+    asked = {"model": "deepseek-ai/DeepSeek-R1", "accelerator": "h200-sxm-141gb", "layout": {"dp": 8, "ep": 8}}
+    case = {**asked, "isl": 8192, "osl": 64, "traffic": {"concurrency": 1}}
+    seen = tonnage.simulate(
+        **asked, traffic={"prompt_tokens": 8192, "output_tokens": 64, "concurrency": 1, "requests": 4}
+    )
+    assert predict(msgspec.convert(case, ServeCase)).ttft_s.mean == pytest.approx(seen.ttft_s.mean, rel=0.05)

@@ -278,7 +278,8 @@ def grid_of(at: Deployment) -> StepGrid:
         at.placement,
         batch=batch,
         context=max(2.0, case.isl + case.osl),
-        chunk=max(1.0, min(_budget(at), max(1.0, case.isl) * batch)),
+        # A prompt lies on one data-parallel rank: the step that reads a single one is as wide there as that of many.
+        chunk=max(1.0, min(_budget(at), max(1.0, case.isl) * max(batch, at.memory_layout.dp))),
         prompt=max(1.0, case.isl),
     )
 
