@@ -101,6 +101,8 @@ def test_published_results_stand_beside_each_prediction() -> None:
         ({"engine": "sglang", "engine_options": {"gpu_memory_utilization": 0.9}}, "of SGLang enters a prediction"),
         ({"engine_options": {"max_num_seqs": 0}}, "max_num_seqs: 0 is out of range"),
         ({"engine_options": {"max_num_seqs": "8"}}, "engine_options.max_num_seqs: expected"),
+        ({"engine_options": {"tensor-parallel-size": 2}}, "layout: {tp: 2}"),
+        ({"engine": "llamacpp", "engine_options": {"n_ubatchs": 512}}, "did you mean 'n_ubatch'"),
         ({"engine_options": {"gpu_memory_utilization": 90}}, "memory_fraction: 90 is no share"),
         ({"engine_options": {"enforce_eager": 1}}, "enforce_eager: true or false"),
         ({"engine_options": {"enforce_eager": True, "cuda_graphs": True}}, "another name of cuda_graphs"),

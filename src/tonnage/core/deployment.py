@@ -42,7 +42,6 @@ from tonnage.domain.precision import Precision
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.sessions import PrefixReuse
 from tonnage.engines.registry import (
-    SETTINGS,
     defaults,
     engine_spec,
     find_engine,
@@ -50,6 +49,7 @@ from tonnage.engines.registry import (
     read_settings,
     resolve_engine,
     stated_release,
+    stated_settings,
     unlisted_engine,
 )
 from tonnage.errors import BadRequest, UnknownName
@@ -156,7 +156,6 @@ def _deploy_pools(case: ServeCase, split: Disaggregation, *, model: Model, accel
 def case_of(configuration: Configuration, *, model: Model | str, lengths: Lengths, traffic: Traffic) -> ServeCase:
     """The case that `predict` would be asked about a plan's configuration; without images that other workers encode."""
     layout = configuration.layout
-    options = {name: value for name in SETTINGS if (value := getattr(configuration.engine, name)) is not None}
     layered = engine_spec(configuration.engine.name).layered and layout.tp == 1 and layout.ranks > 1
     return ServeCase(
         model=model,
@@ -168,7 +167,7 @@ def case_of(configuration: Configuration, *, model: Model | str, lengths: Length
         precision=configuration.precision,
         engine=configuration.engine.name,
         engine_version=configuration.engine.version,
-        engine_options=options,
+        engine_options=stated_settings(configuration.engine),
         links=Links(intra=configuration.intra_link),
         split_mode="layer" if layered else "tensor",
         images=None if configuration.pools is not None and configuration.pools.encode else lengths.images,
@@ -188,6 +187,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     case = _at_mean_lengths(case)
     accelerator = _counted_device(accelerator, case)
     known, note = _engine(case)
+    case = replace(case, engine_options=stated_settings(known))
     precision = _precision(case, model, accelerator, engine=known.name)
     layout, memory_layout = _layouts(case)
     offline = case.traffic.static or case.traffic.saturated or case.traffic.batch is not None

@@ -244,7 +244,7 @@ class EngineSpec(Record, kw_only=True, forbid_unknown_fields=True):
     bench_tool: str | None = None
     """Measuring tool that comes with it and measures it alone, as imported measurements call it."""
     own_settings: Mapping[str, str] = {}
-    """Its own names of settings that a case may state, with "_" for "-", and ours."""
+    """Its own names of settings that a case may state, with "_" for "-", and ours; "layout.tp" is said elsewhere."""
     own_switches: Mapping[str, str] = {}
     """Its own options that turn one of our settings off."""
     single_user: bool = False

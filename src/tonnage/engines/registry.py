@@ -74,6 +74,11 @@ def read_settings(options: Mapping[str, Any], spec: EngineSpec, *, version: str 
     return engine
 
 
+def stated_settings(engine: Engine) -> dict[str, Any]:
+    """The settings that are given, by our names."""
+    return {name: value for name in SETTINGS if (value := getattr(engine, name)) is not None}
+
+
 def _own_settings(options: Mapping[str, Any], spec: EngineSpec) -> dict[str, Any]:
     """Our settings behind the engine's own names, among which some turn one off."""
     found: dict[str, Any] = {}
@@ -81,6 +86,10 @@ def _own_settings(options: Mapping[str, Any], spec: EngineSpec) -> dict[str, Any
         name = written.lstrip("-").replace("-", "_")
         off = name in spec.own_switches
         setting = spec.own_switches.get(name) or spec.own_settings.get(name, name)
+        part, _, field = setting.partition(".")
+        if field:
+            told = f"'{echo(written)}' is said by the case's {part}: {part}: {{{field}: {echo(value)}}}"
+            raise BadRequest(f"engine_options: {told}")
         if setting not in SETTINGS:
             known = [*sorted(SETTINGS), *spec.own_settings, *spec.own_switches]
             hint = did_you_mean(nearest(name, known, count=1))
