@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tools.own.gpu import look, measured_device, write_device
+from tools.own.llamacpp import allocated
 from tools.own.sweeps import sweeps
 from tools.own.table import Row, append
 
@@ -34,9 +35,13 @@ def main() -> int:
     server.add_argument("--device", required=True, help="name of the core's file in measurements/own")
     server.add_argument("--python", type=Path, default=Path(sys.executable), help="Python of vLLM's environment")
     kinds.add_parser("score", help="every kept row beside its prediction")
+    kinds.add_parser("memory", help="what llama.cpp says it allocates for published shapes")
     given = parser.parse_args()
     if given.what == "gpu":
         return on_gpu(given.minutes * 60.0)
+    if given.what == "memory":
+        append(OWN / "llamacpp_memory.csv", list(allocated()), of=("model",))
+        return 0
     if given.what == "serve":
         how = f"python -m tools.own serve: engine before all others on its core, load {os.getloadavg()[0]:.0f}"
         with tempfile.TemporaryDirectory() as folder:

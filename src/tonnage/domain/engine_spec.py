@@ -107,10 +107,12 @@ class MemoryRule(Record, kw_only=True, forbid_unknown_fields=True):
     - total: a share of all memory, less weights, profiled activations and what is not PyTorch's, is cache (vLLM);
     - reserve: what is free after loading, less a share of what was free before, is cache (SGLang);
     - free: a share of what is free after loading and one profiled step is cache (TensorRT-LLM and its like);
-    - need: no pool, memory is taken as the batch or the context asks for it (Transformers, llama.cpp).
+    - need: no pool, memory is taken as the batch or the context asks for it (Transformers);
+    - cells: the cache of all slots, whose sum max_model_len is, and the buffer of one graph are allocated at the start
+      (llama.cpp).
     """
 
-    kind: Literal["total", "reserve", "free", "need"]
+    kind: Literal["total", "reserve", "free", "need", "cells"]
     fraction: float = 0.9
     """The share, where no setting says another. [-]"""
     setting: str = ""
@@ -129,12 +131,12 @@ class MemoryRule(Record, kw_only=True, forbid_unknown_fields=True):
     """Of kind need: workspaces and kernels beside the context. [bytes]"""
     activation_buffers: float = 1.0
     """Of kind need: activation buffers over the peak of one layer. [-]"""
-    output_rows: float | None = None
-    """Of kind need: rows of 32-bit logits that are always there; absent = one a sequence. [-]"""
     whole_context: bool = False
     """Of kind need: the cache of max_model_len is allocated at the start."""
-    shared_context: bool = False
-    """Of kind need: max_model_len is the sum over all sequences, not of each."""
+    few_outputs_since: Release = (0,)
+    """Of kind cells: release whose graph has room for one row of logits a slot, and not for one a token."""
+    context_bytes: Mapping[str, float] = {}
+    """Of kind cells: driver's context and kernels by vendor; none on others' parts and processors. [bytes]"""
 
 
 class Scheduling(Record, kw_only=True, forbid_unknown_fields=True):

@@ -23,6 +23,8 @@ ONE_RANK: Final = Layout()
 
 STATE_BYTES: Final = 4.0
 """Bytes of one value of a recurrent state: the reference implementations keep it in fp32. [bytes]"""
+CELLS: Final = 256
+"""Tokens that llama.cpp's cache grows by. [tokens]"""
 KV_SCALES: Final = {"int8": 4.0, "int4": 4.0}
 """Scale and zero point (16 bits each) that integer caches keep per token and head, for keys and for values. [bytes]"""
 
@@ -179,6 +181,86 @@ def cache_bytes_per_sequence(
     return total
 
 
+def padded_cells(tokens: float) -> float:
+    """
+    Cells of llama.cpp's cache for so many tokens: it allocates 256 at a time (llama-context.cpp, GGML_PAD).
+
+    Examples
+    --------
+    >>> padded_cells(1024 + 512), padded_cells(1000)
+    (1536, 1024)
+    """
+    return math.ceil(tokens / CELLS) * CELLS
+
+
+def window_cells(model: Model, *, context: float, piece: float) -> dict[int | None, float]:
+    """
+    Cells that llama.cpp gives a sequence in each of a model's caches, by their window (None = of all tokens).
+
+    A window's cache has room for the window and the piece of a prompt that is computed at once. Where every layer has
+    a window (Mistral 7B, Phi 3) it knows none of them and keeps all tokens.
+    """
+    each = padded_cells(context)
+    windows = {getattr(group.mixer, "window", None) for group, _ in cache_layers(model)}
+    known = windows if None in windows else ()
+    return {w: padded_cells(min(each, w + piece)) if w in known and w else each for w in (None, *windows)}
+
+
+def cell_cache_bytes(
+    model: Model, kv_format: str, *, context: float, sequences: float = 1.0, piece: float, layout: Layout = ONE_RANK
+) -> float:
+    """
+    Cache that llama.cpp allocates at its start on one rank, however few tokens come.
+
+    Per sequence: cells of 256 tokens for the whole context, in windowed layers for the window and one piece of a
+    prompt; keys alone of latent attention; states and the last inputs of convolutions in fp32.
+
+    Parameters
+    ----------
+    model : Model
+        The architecture.
+    kv_format : str
+        Format of the cache: fp16, gguf-q8_0 …
+    context : number
+        Tokens of one sequence (n_ctx / n_parallel). [tokens]
+    sequences : number
+        Slots (n_parallel). [-]
+    piece : number
+        Tokens of a prompt computed at once (n_ubatch); infinite = releases that keep every token of windowed layers
+        too. [tokens]
+    layout : Layout
+        Degrees of one replica.
+
+    Returns
+    -------
+    number
+        Sum of the "KV buffer size" and "RS buffer size" of its log. [bytes]
+
+    Valid
+    -----
+    Streams of their own for each slot (not --kv-unified), without --swa-full.
+
+    Source
+    ------
+    llama.cpp llama-kv-cache-iswa.cpp and llama-memory-recurrent.cpp; logs in measurements/own/llamacpp_memory.csv.
+
+    Examples
+    --------
+    >>> def layer(window: int | None) -> Attention:
+    ...     return Attention(num_attention_heads=16, num_key_value_heads=8, head_dim=256, window=window)
+    >>> groups = tuple(LayerGroup(count=n, mixer=layer(w)) for n, w in ((10, 1024), (2, None)))
+    >>> gemma = Model(id="x", family="Gemma3", kind="llm", hidden_size=3840, layers=groups)
+    >>> cell_cache_bytes(gemma, "fp16", context=16384, piece=512) / 2**20
+    376.0
+    """
+    cells = window_cells(model, context=context, piece=piece)
+    one = state_bytes_per_sequence(model, layout, input_bytes=STATE_BYTES)
+    for group, layers in cache_layers(model, layout):
+        for kept in _layer_cache(group.mixer, kv_format, layout.tp):
+            one += layers * kept.bytes * cells[kept.window] / kept.tokens
+    return sequences * one
+
+
 def cross_cache_bytes_per_sequence(
     model: Model, kv_format: str, *, source_tokens: float, layout: Layout = ONE_RANK
 ) -> float:
@@ -191,12 +273,13 @@ def cross_cache_bytes_per_sequence(
     )
 
 
-def state_bytes_per_sequence(model: Model, layout: Layout = ONE_RANK) -> float:
+def state_bytes_per_sequence(model: Model, layout: Layout = ONE_RANK, *, input_bytes: float = 2.0) -> float:
     """
     States of one sequence on one rank, whatever its length: recurrent layers, convolutions, tokens not yet folded.
 
-    States are heads x width x state columns in fp32; the convolution keeps its last inputs in 16 bits. A layer that
-    folds m tokens into one cache entry keeps values and scores of the last m (2 m where stretches overlap) in fp32.
+    States are heads x width x state columns in fp32; the convolution keeps its last inputs, in 16 bits as a rule. A
+    layer that folds m tokens into one cache entry keeps values and scores of the last m (2 m where stretches overlap)
+    in fp32.
 
     Parameters
     ----------
@@ -204,6 +287,8 @@ def state_bytes_per_sequence(model: Model, layout: Layout = ONE_RANK) -> float:
         The architecture.
     layout : Layout
         Degrees of one replica.
+    input_bytes : number
+        Bytes of an input that a convolution keeps. [bytes]
 
     Returns
     -------
@@ -227,7 +312,7 @@ def state_bytes_per_sequence(model: Model, layout: Layout = ONE_RANK) -> float:
     '259.8 MiB'
     """
     return sum(
-        _on_stage(model, group, layout) * _state(group.mixer, layout.tp)
+        _on_stage(model, group, layout) * _state(group.mixer, layout.tp, input_bytes)
         for group in model.layers
         if isinstance(group.mixer, StateSpace | LatentAttention)
     )
@@ -332,7 +417,7 @@ def index_key_bytes(mixer: Attention | LatentAttention, *, element_bytes: float)
     return mixer.index_head_dim * 0.5 if mixer.compress_ratio else float(mixer.index_head_dim + 4)
 
 
-def _state(mixer: StateSpace | LatentAttention, tp: int) -> float:
+def _state(mixer: StateSpace | LatentAttention, tp: int, input_bytes: float) -> float:
     """What one layer keeps of a sequence on one rank, whatever its length. [bytes]"""
     if isinstance(mixer, LatentAttention):
         if not mixer.compress_ratio:
@@ -342,5 +427,7 @@ def _state(mixer: StateSpace | LatentAttention, tp: int) -> float:
     inner = mixer.num_heads * mixer.head_dim / min(tp, mixer.parts)
     keys = mixer.num_groups * mixer.state_size / min(tp, mixer.num_groups)
     channels = inner if mixer.kind in {"mamba1", "short_conv"} else inner + 2 * keys
-    convolved = 0.0 if mixer.kind in {"lightning", "xlstm", "rwkv"} else channels * max(0, mixer.conv_kernel - 1) * 2.0
+    convolved = (
+        0.0 if mixer.kind in {"lightning", "xlstm", "rwkv"} else channels * max(0, mixer.conv_kernel - 1) * input_bytes
+    )
     return inner * mixer.state_size * (0.0 if mixer.kind == "short_conv" else STATE_BYTES) + convolved

@@ -33,11 +33,13 @@ from tonnage.domain.precision import Format, Precision, number_format
 from tonnage.physics.cache import (
     cache_bytes_per_sequence,
     cache_layers,
+    cell_cache_bytes,
     cross_cache_bytes_per_sequence,
     kv_bytes_per_token,
     kv_cache_bytes_per_token,
     latent_cache_bytes_per_token,
     state_bytes_per_sequence,
+    window_cells,
 )
 from tonnage.physics.matrices import Matrix, feed_forward_matrices, feed_forward_vectors, mixer_matrices, mixer_vectors
 from tonnage.physics.parameters import (
@@ -98,11 +100,13 @@ def gguf_bits(stored: Format, role: str, *, depth: float = 0.0, shared_kv: int =
 __all__ = [
     "cache_bytes_per_sequence",
     "cache_layers",
+    "cell_cache_bytes",
     "cross_cache_bytes_per_sequence",
     "kv_bytes_per_token",
     "kv_cache_bytes_per_token",
     "latent_cache_bytes_per_token",
     "state_bytes_per_sequence",
+    "window_cells",
 ]
 
 ONE_RANK: Final = Layout()
@@ -406,7 +410,8 @@ def _bytes_of(matrix: Matrix, model: Model, precision: Precision, *, held: Layou
     stored = number_format(precision.weights)
     if matrix.split == "experts":
         experts = number_format(precision.stored)
-        padding = _mxfp4_padding(matrix, held) if held and experts.name == "mxfp4" else 1.0
+        file = stored.name.startswith(WHOLE_FILE)
+        padding = _mxfp4_padding(matrix, held) if held and not file and experts.name == "mxfp4" else 1.0
         return padding * _bits(experts, _gguf_role(matrix), depth=depth, shared_kv=_shares_kv(model)) / 8
     if matrix.name in KEPT_AT_SIXTEEN and not stored.name.startswith(WHOLE_FILE):
         return max(SIXTEEN, stored.bytes) if stored.bits >= 16 else SIXTEEN

@@ -1,10 +1,11 @@
 """How many tokens of cache does an engine keep on an accelerator, and what takes the rest of the memory?
 
-Engines follow four rules, and each has its own identity here; an engine's record (`MemoryRule`) says which is its:
+Engines follow five rules, and each has its own identity here; an engine's record (`MemoryRule`) says which is its:
 - *share of the total* (vLLM): util x M - weights - activation peak - what is not PyTorch's [- graphs];
 - *reserve* (SGLang): free after loading - (1 - f) x free before loading;
 - *share of what is free* (TensorRT-LLM, LMDeploy, TGI, DeepSpeed-MII): after weights and one profiled step;
-- *need* (Transformers, llama.cpp, ExLlama, FasterTransformer): the cache of the batch or context asked for.
+- *need* (Transformers, ExLlama, FasterTransformer): the cache of the batch or context asked for;
+- *cells* (llama.cpp): the cache of all slots and the buffer of one graph, whether or not anybody asks (`cells.py`).
 
 `kv_pool` opens the memory of the fullest rank into parts that end at the limit, and says whether what was asked for
 fits; when it does not, by how much, and which part is largest.
@@ -32,6 +33,7 @@ from tonnage.physics.memory import (
     weight_bytes,
 )
 from tonnage.record import Record, SparseRecord
+from tonnage.simulation.cells import Slots, beside_weights, on_device, slots_of
 from tonnage.simulation.drafting import draft_precision
 from tonnage.units import GiB, MiB, show
 
@@ -144,17 +146,26 @@ def kv_pool(
         case "free":
             held = _share_of_free(model, engine, layout, weights=weights, total=total)
         case "need":
-            held = _by_need(model, engine, demand, weights=weights, total=total)
+            on_driver = accelerator.segment != "cpu" and accelerator.vendor != "Apple"
+            context = CONTEXT_BYTES if on_driver else 0.0
+            held = _by_need(model, engine, demand, weights=weights, total=total, context=context)
+        case "cells":
+            buffers = beside_weights(model, accelerator, engine=engine, layout=layout, slots=_slots(engine, demand))
+            kept = _weight_parts(on_device(weights, accelerator))
+            held = _Held(limit_bytes=total, parts=(*kept, *buffers))
     offload = settings.kv_offload_bytes or 0.0
     free = held.free_bytes + offload
     per_sequence, shared = _sequence_bytes(model, precision, layout, engine=engine, demand=demand)
     wanted = shared + per_sequence * demand.concurrency / layout.dp if demand.context_tokens else 0.0
-    if rule.kind == "need":
-        wanted = _allocated_cache(model, precision, layout, engine, wanted)
+    by_need = rule.kind in {"need", "cells"}
+    if by_need:
+        wanted = _allocated_cache(model, precision, layout, engine=engine, demand=demand, wanted=wanted)
     per_token = _token_bytes(model, precision, layout, demand=demand)
-    pool = wanted if rule.kind == "need" else free
+    pool = wanted if by_need else free
     block = settings.block_tokens or 1
     blocks = max(0, math.floor(pool / (block * per_token))) if per_token else 0
+    if rule.kind == "cells":
+        blocks = math.floor(_slots(engine, demand).tokens)
     cache = Quantity(
         name="KV cache", value=max(0.0, pool - offload), source=f"{precision.kv}, {show(per_token, 'bytes')}/token"
     )
@@ -210,6 +221,9 @@ def _sequence_bytes(
     block = settings.block_tokens or 1
     context = -(-context // block) * block
     windows = engine.release >= engine.spec.memory.windows_since
+    if engine.spec.memory.kind == "cells":
+        one = replace(_slots(engine, demand), count=1.0, context=context)
+        return _slot_bytes(model, precision, layout, slots=one, drafter=demand.drafter), 0.0
     cross = cross_cache_bytes_per_sequence(model, precision.kv, layout=layout, source_tokens=demand.source_tokens)
     whole = cache_bytes_per_sequence(model, precision.kv, layout=layout, context=context, windows=windows)
     if demand.drafter is not None:
@@ -244,14 +258,26 @@ def _draft_weights(drafter: Model | None, precision: Precision, layout: Layout) 
 
 
 def _allocated_cache(
-    model: Model, precision: Precision, layout: Layout, engine: ResolvedEngine, wanted: float
+    model: Model, precision: Precision, layout: Layout, *, engine: ResolvedEngine, demand: Demand, wanted: float
 ) -> float:
     """Cache that is allocated by need: for the whole context at the start, or for the batch."""
+    if engine.spec.memory.kind == "cells":
+        return _slot_bytes(model, precision, layout, slots=_slots(engine, demand), drafter=demand.drafter)
     length = engine.settings.max_model_len
     if engine.spec.memory.whole_context and length:
         whole = cache_bytes_per_sequence(model, precision.kv, layout=layout, context=length, windows=False)
         return max(wanted, whole)
     return wanted
+
+
+def _slots(engine: ResolvedEngine, demand: Demand) -> Slots:
+    return slots_of(engine, concurrency=demand.concurrency, context=demand.context_tokens or 0.0)
+
+
+def _slot_bytes(model: Model, precision: Precision, layout: Layout, *, slots: Slots, drafter: Model | None) -> float:
+    """Cache of the slots on one rank, a draft's beside the model's. [bytes]"""
+    own = slots.cache_bytes(model, precision.kv, layout)
+    return own if drafter is None else own + slots.cache_bytes(drafter, precision.kv, _draft_layout(layout))
 
 
 def _share_of_total(
@@ -352,20 +378,23 @@ def _share_of_free(model: Model, engine: ResolvedEngine, layout: Layout, *, weig
     return _Held(limit_bytes=total, parts=(*fixed, Quantity(name="left free", value=kept, source=source)))
 
 
-def _by_need(model: Model, engine: ResolvedEngine, demand: Demand, *, weights: Quantity, total: float) -> _Held:
+def _by_need(
+    model: Model, engine: ResolvedEngine, demand: Demand, *, weights: Quantity, total: float, context: float
+) -> _Held:
     """Weights, context, and the buffers of one step; the cache comes on top as it is needed."""
     rule = engine.spec.memory
     whole = demand.concurrency * (demand.context_tokens or 512.0)
     tokens = min(whole, float(engine.settings.max_num_batched_tokens or whole))
     step = activation_peak(model, Layout(), max_num_seqs=0, step_tokens=tokens * rule.activation_buffers)
-    rows = rule.output_rows if rule.output_rows is not None else demand.concurrency
     parts = (
         *_weight_parts(weights),
         *_name_parts(step, "activations"),
-        Quantity(name="logits", value=4 * rows * model.vocab_size, source="32-bit logits of the rows that emit"),
+        Quantity(
+            name="logits", value=4 * demand.concurrency * model.vocab_size, source="32-bit logits of the rows that emit"
+        ),
         Quantity(
             name="context and libraries",
-            value=CONTEXT_BYTES + rule.library_bytes,
+            value=context + rule.library_bytes,
             basis=Basis.CALIBRATED,
             source="device memory beyond weights and cache, seven engines on A100",
         ),

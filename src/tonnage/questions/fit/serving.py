@@ -174,12 +174,13 @@ def _engine(request: FitRequest, demand: Demand) -> Engine:
 
     Where requests share the context of the engine (llama.cpp), it is started for that of all of them.
     """
-    context = int(demand.context_tokens or CONTEXT)
-    whole = context * int(demand.concurrency) if engine_spec(request.engine).memory.shared_context else context
+    context, slots = int(demand.context_tokens or CONTEXT), int(demand.concurrency)
+    shared = engine_spec(request.engine).memory.kind == "cells"
     return Engine(
         name=request.engine,
         version=request.engine_version,
-        max_model_len=whole,
+        max_model_len=context * slots if shared else context,
+        max_num_seqs=slots if shared else None,
         kv_offload_bytes=request.kv_offload_bytes,
     )
 

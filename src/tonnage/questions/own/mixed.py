@@ -24,13 +24,14 @@ from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.machine import Host
 from tonnage.domain.precision import Precision
 from tonnage.errors import TonnageError
-from tonnage.physics.memory import cache_bytes_per_sequence, weight_bytes
+from tonnage.physics.memory import cell_cache_bytes, weight_bytes
 from tonnage.physics.offload import CROSSING_S
 from tonnage.questions.own.groups import models_of, part_of
 from tonnage.questions.own.local import CONTEXT
 from tonnage.questions.own.question import MixedRow, Own, OwnedGroup
 from tonnage.questions.own.speed import Asked, device_room, side_of
 from tonnage.record import Record
+from tonnage.simulation.cells import on_device
 
 ROWS: Final = 4
 FORMATS: Final = ("gguf-q8_0", "gguf-q4_k_m")
@@ -150,9 +151,8 @@ def _row(
     except TonnageError:
         return None
     layers = model.num_layers
-    movable = weight_bytes(model, asked.precision).value + cache_bytes_per_sequence(
-        model, asked.precision.kv, context=asked.context, windows=False
-    )
+    cache = cell_cache_bytes(model, asked.precision.kv, context=asked.context, piece=asked.piece)
+    movable = on_device(weight_bytes(model, asked.precision), devices[0][1]).value + cache
     each = movable / max(1, layers)
     held = [
         Device(

@@ -31,6 +31,7 @@ from tonnage.physics.offload import CROSSING_S, LINK_SHARE, offloaded_prefill_s,
 from tonnage.physics.transformer import experts_hit
 from tonnage.pricing.energy import IDLE_DRAW
 from tonnage.record import Record
+from tonnage.simulation.kvcache import Demand, kv_pool
 
 PIECE: Final = 512
 """Tokens of a prompt that the engine takes at once unless it is told otherwise (llama.cpp n_ubatch). [tokens]"""
@@ -152,7 +153,7 @@ def device_room(asked: Asked, part: Accelerator, *, movable: float) -> float:
 
 def _shares(asked: Asked, at: Deployment) -> Shares:
     """Bytes of the model on a deployment: the cache that its context allocates, and half an answer behind a token."""
-    whole = cache_bytes_per_sequence(asked.model, asked.precision.kv, context=asked.context, windows=False)
+    whole = at.pool.bytes * at.memory_layout.ranks
     depth = at.case.isl + at.case.osl / 2.0
     return shares_of(asked.model, asked.precision, cache_bytes=whole, depth=depth, piece_tokens=asked.piece)
 
@@ -196,7 +197,7 @@ def _join_sides(asked: Asked, machine: Machine, offload: Offload) -> LocalRow:
         prompt_per_s=_rate(shown, prompt / prompt_s, "ttft_s", basis),
         weight_bytes=weight_bytes(asked.model, asked.precision).value,
         memory_bytes=pool.need.value * machine.count,
-        most_context=_most_context(asked, machine, pool.need.value, offload),
+        most_context=_most_context(asked, machine, offload),
         level=shown.errors.level,
         notes=shown.at.notes,
         board_w=_board_w(shown, token_s, share=1.0 if side is None else 1.0 - offload.read_share, cards=machine.count),
@@ -218,19 +219,24 @@ def _rate(side: Side, value: float, name: str, basis: Basis) -> Quantity:
     return Quantity(value=value, unit="tokens/s", basis=basis).within(side.errors.factor(name))
 
 
-def _most_context(asked: Asked, machine: Machine, need: float, offload: Offload) -> int:
+def _most_context(asked: Asked, machine: Machine, offload: Offload) -> int:
     """The largest context for which the weights may stay where they are, the one asked for at least. [tokens]"""
-    if machine.device is None:
-        room = machine.host.memory_bytes - need
-    else:
-        limit = _deployment(asked, machine.device, count=machine.count).pool.limit_bytes
-        room = (limit - need) * machine.count + offload.moved_bytes
+    part = machine.device or machine.host.part
+    at = _deployment(asked, part, count=machine.count)
+    room = at.pool.limit_bytes * machine.count + offload.moved_bytes
     longest = asked.model.max_context or asked.context
-    now = cache_bytes_per_sequence(asked.model, asked.precision.kv, context=asked.context, windows=False)
 
     def fits(steps: int) -> bool:
-        there = cache_bytes_per_sequence(asked.model, asked.precision.kv, context=steps * _STEP, windows=False)
-        return there - now <= room
+        settings = msgspec.structs.replace(at.engine, max_model_len=steps * _STEP)
+        there = kv_pool(
+            asked.model,
+            part,
+            precision=at.placement.precision,
+            engine=msgspec.structs.replace(at.running, settings=settings),
+            layout=at.memory_layout,
+            demand=Demand(context_tokens=steps * _STEP),
+        )
+        return there.need.value * machine.count <= (room if machine.device else machine.host.memory_bytes)
 
     return max(asked.context, min(longest, largest_whole(fits, most=max(1, longest // _STEP)) * _STEP))
 
