@@ -253,7 +253,9 @@ def test_vllm_schedules_ahead_by_itself_since_0_14(version: str | None, ahead: b
 @pytest.mark.parametrize("name", ["vllm", "sglang", "trtllm"])
 def test_a_case_takes_the_settings_that_a_command_is_read_into(name: str) -> None:
     options, spec = target_module(name).OPTIONS, engine_spec(name)
-    read = {option: setting for option, (setting, _) in (options.values | options.flags).items() if setting in SETTINGS}
+    read = {
+        option: setting for option, (setting, _) in (options.readers | options.flags).items() if setting in SETTINGS
+    }
     for option, setting in read.items():
         plain = option.rpartition(".")[2]
         taken = {plain: plain} | dict(spec.own_settings) | dict(spec.own_switches)

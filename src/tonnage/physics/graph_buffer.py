@@ -29,6 +29,7 @@ def graph_buffer(
     tokens: float,
     cells: Mapping[int | None, float],
     outputs: float,
+    sequences: float = 1.0,
     fused: bool = True,
     devices: int = 1,
 ) -> Quantity:
@@ -48,6 +49,8 @@ def graph_buffer(
         Cells that a sequence attends, by window (`cache.window_cells`). [tokens]
     outputs : number
         O, rows of logits that the graph has room for. [-]
+    sequences : number
+        Slots whose states pass a state-space layer. [-]
     fused : bool
         Attention without scores in memory (--flash-attn).
     devices : int
@@ -83,7 +86,7 @@ def graph_buffer(
     masks = copies * (2.0 if fused else VALUE) * tokens * sum(cells[window] for window in used)
     moments = {"logits": VALUE * (outputs * model.vocab_size + 2.0 * tokens * depth) - masks}
     for group in model.layers:
-        for name, width in _widths(group, tokens, cells, fused=fused, depth=group.hidden_size or depth):
+        for name, width in _widths(group, tokens / sequences, cells, fused=fused, depth=group.hidden_size or depth):
             moments[name] = max(moments.get(name, 0.0), VALUE * tokens * width)
     widest = max(moments, key=lambda name: moments[name])
     source = "llama.cpp's log of 16 architectures"
@@ -103,7 +106,7 @@ def _mixers(model: Model) -> Iterator[Mixer | None]:
 def _widths(
     group: LayerGroup, tokens: float, cells: Mapping[int | None, float], *, fused: bool, depth: float
 ) -> Iterator[tuple[str, float]]:
-    """Values a token has alive at the widest moments of one layer, hidden states included."""
+    """Values alive at the widest moments of one layer for each of a sequence's tokens, hidden states included."""
     yield "feed-forward", _feed_forward(group.feed_forward, depth) + HIDDEN * depth
     match group.mixer:
         case Attention() as mixer:

@@ -40,7 +40,7 @@ class Slots(Record, kw_only=True):
         """What windowed layers keep beside their window; without end where they keep everything. [tokens]"""
         return self.piece if self.windows else math.inf
 
-    def cache_bytes(self, model: Model, kv_format: str, layout: Layout) -> float:
+    def cache_bytes(self, model: Model, kv_format: str, *, layout: Layout) -> float:
         """Cells and states of all slots on one rank. [bytes]"""
         return cell_cache_bytes(
             model, kv_format, context=self.context, sequences=self.count, piece=self.kept_piece, layout=layout
@@ -71,6 +71,7 @@ def beside_weights(
         tokens=slots.piece,
         cells=window_cells(model, context=slots.context, piece=slots.kept_piece),
         outputs=slots.count if engine.release >= rule.few_outputs_since else slots.piece,
+        sequences=slots.count,
         fused=engine.spec.fuses_attention(engine.release),
         devices=layout.pp,
     )

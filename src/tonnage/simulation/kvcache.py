@@ -276,8 +276,8 @@ def _slots(engine: ResolvedEngine, demand: Demand) -> Slots:
 
 def _slot_bytes(model: Model, precision: Precision, layout: Layout, *, slots: Slots, drafter: Model | None) -> float:
     """Cache of the slots on one rank, a draft's beside the model's. [bytes]"""
-    own = slots.cache_bytes(model, precision.kv, layout)
-    return own if drafter is None else own + slots.cache_bytes(drafter, precision.kv, _draft_layout(layout))
+    own = slots.cache_bytes(model, precision.kv, layout=layout)
+    return own if drafter is None else own + slots.cache_bytes(drafter, precision.kv, layout=_draft_layout(layout))
 
 
 def _share_of_total(

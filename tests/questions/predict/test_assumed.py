@@ -46,7 +46,7 @@ def test_what_a_case_states_is_no_assumption() -> None:
     stated = {
         "engine_version": "0.5.10",
         "length_spread": [0.8, 1.0],
-        "engine_options": {"max_num_batched_tokens": 8192},
+        "engine_options": {"chunked-prefill-size": 8192},  # SGLang's own name
     }
     assert set(named({**SERVED, **stated, "layout": {"tp": 1, "dp": 8, "ep": 8}})) == set()
 

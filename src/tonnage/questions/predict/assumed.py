@@ -40,20 +40,20 @@ class Other(NamedTuple):
 
 def serving_settings(case: ServeCase, at: Deployment) -> Iterator[Other]:
     """What a serving case leaves open of its engine, layout and lengths."""
-    engine, spec = at.engine, at.running.spec
+    engine, spec, stated = at.engine, at.running.spec, at.case.engine_options
 
     def option(name: str, value: object) -> ServeCase:
-        return replace(case, engine_options={**case.engine_options, name: value})
+        return replace(case, engine_options={**stated, name: value})
 
     if case.engine_version is None and len(spec.releases) > 1:
         newest = spec.releases[-1][0] if case.year is None else f"{case.year}-12"
         older = f"{int(newest[:4]) - 1}{newest[4:]}"
         yield Other("engine release", newest, older, replace(case, engine_version=older))
-    if case.engine_options.get("async_scheduling") is None and engine.async_scheduling is not None:
+    if stated.get("async_scheduling") is None and engine.async_scheduling is not None:
         ahead = engine.async_scheduling
         yield Other("async_scheduling", _on(ahead), _on(not ahead), option("async_scheduling", not ahead))
     chunk = engine.max_num_batched_tokens
-    if case.engine_options.get("max_num_batched_tokens") is None and chunk and engine.chunked_prefill:
+    if stated.get("max_num_batched_tokens") is None and chunk and engine.chunked_prefill:
         other = SHORT_CHUNK if chunk >= LONG_CHUNK else LONG_CHUNK
         changed = option("max_num_batched_tokens", other)
         yield Other("max_num_batched_tokens", f"{chunk:,}", f"{other:,}", changed)
