@@ -68,9 +68,9 @@ def rate(amount: float, step: Quantity, *, unit: str) -> Quantity:
     )
 
 
-def peak(setup: TrainSetup, kind: str = "device") -> Quantity:
+def peak(setup: TrainSetup, kind: str = "need") -> Quantity:
     """
-    Peak of the fullest accelerator, without an interval, by what is counted: allocated, reserved, device. [bytes]
+    Peak of the fullest accelerator, without an interval, by what is counted: allocated, reserved, device, need. [bytes]
 
     What the user measured moves its other parts alone, not weights and states, which follow from counts and formats.
     """
@@ -82,7 +82,7 @@ def peak(setup: TrainSetup, kind: str = "device") -> Quantity:
     return Quantity.of_parts("bytes", tuple(parts))
 
 
-def memory(setup: TrainSetup, kind: str = "device") -> Quantity:
+def memory(setup: TrainSetup, kind: str = "need") -> Quantity:
     """`peak` with its interval. [bytes]"""
     return with_interval(peak(setup, kind), setup)
 

@@ -181,8 +181,9 @@ def training_memory(setup: TrainSetup, *, memory_kind: str = "reserved") -> Quan
     """
     Peak memory of the fullest rank, opened into its parts at the moment of the peak.
 
-    `memory_kind` says what is counted: "allocated" by tensors, "reserved" with the allocator's
-    fragmentation, "device" as the driver shows it, with context and communicator buffers. Headroom is the caller's.
+    `memory_kind` says what is counted: "allocated" by tensors, "reserved" with the allocator's fragmentation, "device"
+    as the driver shows it, with context and communicator buffers, "need" the same where memory is short and the
+    allocator gives back what it can. Headroom is the caller's.
     """
     persistent, gradients, gathered = _states(setup)
     moments = (*_moments(setup, gradients), *_stepping(setup, gradients))
@@ -190,7 +191,8 @@ def training_memory(setup: TrainSetup, *, memory_kind: str = "reserved") -> Quan
     parts = (*persistent, *_reference(setup), *parts, _part("communication", gathered, "gathered units, buckets"))
     extra = _beyond_tensors(setup, memory_kind)
     if memory_kind != "allocated":
-        lost = _lost(setup, parts, room=setup.accelerator.driver_memory_bytes - sum(p.value for p in (*parts, *extra)))
+        room = setup.accelerator.driver_memory_bytes - sum(part.value for part in (*parts, *extra))
+        lost = _lost(setup, parts, room=0.0 if memory_kind == "need" else room)
         extra = (_fitted("fragmentation", lost), *extra)
     return Quantity.of_parts("bytes", (*parts, *extra))
 
@@ -225,7 +227,7 @@ def _loose(setup: TrainSetup) -> frozenset[str]:
 
 def _beyond_tensors(setup: TrainSetup, memory_kind: str) -> tuple[Quantity, ...]:
     """Context and communicators: what the driver shows and the framework does not."""
-    if memory_kind != "device" or setup.accelerator.vendor.lower() == "google":
+    if memory_kind not in {"device", "need"} or setup.accelerator.vendor.lower() == "google":
         return ()
     c = setup.coefficients
     shared = c.collective_bytes if setup.layout.ranks > 1 else 0.0
