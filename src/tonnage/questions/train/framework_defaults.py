@@ -26,7 +26,6 @@ from tonnage.physics.diffusion import unet_work
 _ENCODER_FLOP_PER_PIXEL: Final = 4.2e6
 """Image encoder of latent diffusion: widths 128, 256, 512, 512, two blocks a stage (counted from arXiv 2112.10752)."""
 
-_WIDE: Final = 32
 _WIDE_INPUT: Final = 5.0
 """Of an adapter's own input in 32 bits after dropout, and the mask. [bytes/value]"""
 _NO_FLASH: Final = frozenset({"Volta", "Turing", "Pascal", "Maxwell"})
@@ -192,7 +191,7 @@ def master_weights(case: TrainCase, software: SoftwareSpec) -> bool:
     """
     if case.master_weights is not None:
         return case.master_weights
-    stated = case.weight_precision is not None and number_format(case.weight_precision).bits < _WIDE
+    stated = case.weight_precision is not None and number_format(case.weight_precision).bits < 32
     return case.method in {"pretrain", "full"} and not (stated and software.autocasts)
 
 
@@ -204,8 +203,8 @@ def wide_residual(case: TrainCase, software: SoftwareSpec, *, sharded: bool) -> 
     A job that names no software is taken as one of its family's usual trainer of today, which widens nothing.
     """
     if case.residual_precision is not None:
-        return number_format(case.residual_precision).bits >= _WIDE
-    if sharded or number_format(case.precision).bits >= _WIDE:
+        return number_format(case.residual_precision).bits >= 32
+    if sharded or number_format(case.precision).bits >= 32:
         return False
     if case.method == "qlora":
         return software.plain_scripts and not _since(case, software, "narrow_since")
