@@ -106,10 +106,18 @@ def test_a_plan_and_a_prediction_give_the_same_numbers(question: dict[str, Any])
         assert found.ttft_s.mean == capacity.ttft_mean_s
         assert found.tpot_s.p95 == capacity.tpot_s.value
         assert found.memory["total_bytes"] == option.memory.value
-        for mine, theirs in ((found.tpot_s, capacity.tpot_s), (found.ttft_s, capacity.ttft_s)):
-            assert theirs.high and theirs.low
-            assert mine.high / mine.mean == pytest.approx(theirs.high / theirs.value, rel=1e-9)
-            assert mine.mean / mine.low == pytest.approx(theirs.value / theirs.low, rel=1e-9)
+        # A case leaves open what a plan sets (a release, the budget of a step): only what it names widens its interval.
+        opened = {name for one in found.assumed for name in one.numbers}
+        for name in ("tpot_s", "ttft_s"):
+            mine, theirs = getattr(found, name), getattr(capacity, name)
+            above, below = mine.high / mine.mean, mine.mean / mine.low
+            if name in opened:
+                assert above >= theirs.high / theirs.value * (1 - 1e-9) and below >= theirs.value / theirs.low * (
+                    1 - 1e-9
+                )
+            else:
+                assert above == pytest.approx(theirs.high / theirs.value, rel=1e-9)
+                assert below == pytest.approx(theirs.value / theirs.low, rel=1e-9)
 
 
 @pytest.mark.slow
