@@ -21,6 +21,8 @@ from tonnage.foreign import DEEPEST, MOST_VALUES, check_values
 LARGEST_BYTES: Final = 8 * 1024 * 1024
 """Of a request or plan file; a plan over the whole catalogue is about 1 MB. [bytes]"""
 LARGEST_WITHOUT_C: Final = 128 * 1024
+MOST_IN_YAML: Final = 200_000
+"""Values of a list of cases, which takes three seconds."""
 
 _TEXT_TAG: Final = "tag:yaml.org,2002:str"
 _OTHER_NUMBER: Final = re.compile(r"[-+]?(?:0[0-9_]+|[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?)\Z")
@@ -86,7 +88,9 @@ def read_written(text: str, *, what: str) -> Any:
 
 
 def _value(text: str, where: str) -> Any:
-    return decode_json(text, where=where) if text.lstrip().startswith(("{", "[")) else read_yaml(text, where=where)
+    if text.lstrip().startswith(("{", "[")):
+        return decode_json(text, where=where)
+    return read_yaml(text, where=where, most=MOST_VALUES)
 
 
 def _read_file(path: Path) -> bytes:
@@ -94,7 +98,7 @@ def _read_file(path: Path) -> bytes:
         return file.read(LARGEST_BYTES + 1)
 
 
-def read_yaml(text: str | bytes, *, where: str) -> Any:
+def read_yaml(text: str | bytes, *, where: str, most: int = MOST_IN_YAML) -> Any:
     """
     The value of a YAML text, its values counted before any is built.
 
@@ -115,7 +119,7 @@ def read_yaml(text: str | bytes, *, where: str) -> Any:
             f"{where} is larger than {LARGEST_WITHOUT_C // 1024} KiB, and PyYAML has no libyaml here; use JSON"
         )
     try:
-        _refuse_shape(yaml.parse(text, Loader=kind), where)
+        _refuse_shape(yaml.parse(text, Loader=kind), where, most=most)
         loader = kind(text)
         try:
             node = loader.get_single_node()
@@ -131,7 +135,7 @@ def read_yaml(text: str | bytes, *, where: str) -> Any:
         raise BadFact(f"{where} is not valid YAML: {echo(error)}") from None
 
 
-def _refuse_shape(events: Iterable[Any], where: str) -> None:
+def _refuse_shape(events: Iterable[Any], where: str, *, most: int) -> None:
     """Refuse a text that is too deep, holds too much or has anchors, by its parser's events: no value is built yet."""
     import yaml
 
@@ -142,8 +146,8 @@ def _refuse_shape(events: Iterable[Any], where: str) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:
             raise BadFact(f"{where} is nested more than {DEEPEST} deep")
-        if values > MOST_VALUES:
-            raise BadFact(f"{where} holds more than {MOST_VALUES:,} values, which no request needs")
+        if values > most:
+            raise BadFact(f"{where} holds more than {most:,} values, which no request needs")
 
 
 def _refuse_nodes(node: Any, where: str) -> None:
