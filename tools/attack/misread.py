@@ -14,7 +14,8 @@ FIELDS: Final = (
     ("ttft", ("0,5 s", "1,500 ms", "0.5", "1:30", "5 sec5", "½ s", "-1 s", "nan s", "1e400 s", "0x5 s")),
     ("rate", ("1,2,3/s", "1,5/s", "4", "4 s", "4/s/s", "1e999/s", "4/month2")),
     ("budget", ("2,50 $/h", "2.50 €/h", "2,500 $/h")),
-    ("kv_host_link", ("400 Gb/s", "400 Mb/s", "400 gbps", "400")),
+    ("kv_host_link", ("400 Gb/s", "400 Mb/s", "400 b/s", "400 gbps", "400")),
+    ("prompt_tokens", ("8.192", "8.192 k4")),
     ("kv_host", ("80 Gb", "80", "80 GBB", "8,0 GB")),
     ("rate", ("+-4/s", "4..5/s")),
 )
@@ -26,6 +27,9 @@ TRACES: Final = {
     "an offset beside none": _HEAD + "2023-11-16T18:15:46+02:00,9,9\n2023-11-16 18:15:50,9,9\n",
     "Z beside none": _HEAD + "2023-11-16T18:15:46Z,9,9\n2023-11-16 18:15:50,9,9\n",
     "decimal commas": _HEAD + '"0,5",9,9\n"1,5",9,9\n',
+    "days of a spreadsheet": _HEAD + "".join(f"{45246.5 + i / 86400:.8f},9,9\n" for i in range(60)),
+    "two lengths of prompts": "time,prompt_tokens,input_tokens,output_tokens\n0,9,99,9\n",
+    "two times": "time,timestamp,prompt_tokens,output_tokens\n0,5,9,9\n",
     "tokens with a comma": _HEAD + '0,"1,5",9\n1,9,9\n',
 }
 NAMED_TWICE: Final = '{"model": "8B", "rate": "2/s", "rate": "200/s", "traffic": "chat"}'

@@ -1,6 +1,9 @@
 """
 `make mutate`: a sample of changed formulas, each against the tests that run it; the share that is noticed.
 
+With `--of refusals` each check of what others wrote or send is taken away in turn (Host and Origin, signatures, sizes,
+names for files), and every one must be noticed.
+
 The tests are collected once. Each change happens in a process of its own, forked from there: the function's code is
 replaced where it stands, so that whoever imported it has it, and the tests that call the function run until one fails.
 """
@@ -18,25 +21,53 @@ import traceback
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import coverage
 import msgspec
 import pytest
-from tools.mutation.changes import Change, changed, changes_in
+from tools.mutation.changes import Change, changed, changes_in, refusals_in
 
 ROOT: Final = Path(__file__).parents[2]
-PHYSICS: Final = ROOT / "src/tonnage/physics"
-TESTS: Final = ("src/tonnage/physics", "tests/physics", "tests/paper")
-LEAST_SCORE: Final = 80.0
-"""Per cent of the changes that must be noticed."""
+SRC: Final = ROOT / "src/tonnage"
+
+
+class Suite(NamedTuple):
+    """What is changed, how, and which tests are to notice."""
+
+    files: tuple[str, ...]
+    """Patterns below the package."""
+    changes: Callable[[Path], Iterator[Change]]
+    tests: tuple[str, ...]
+    least: float
+    """Per cent of the changes that must be noticed."""
+    slow_s: float
+    """Tests that take longer are left out: the fast ones must notice. [CPU s]"""
+
+    def found(self) -> list[Path]:
+        """The files."""
+        return sorted(path for pattern in self.files for path in SRC.glob(pattern))
+
+
+SUITES: Final = {
+    "formulas": Suite(
+        ("physics/*.py",), changes_in, ("src/tonnage/physics", "tests/physics", "tests/paper"), least=80.0, slow_s=2.0
+    ),
+    "refusals": Suite(
+        ("web/guard.py", "web/models.py", "data/*.py", "foreign.py", "fetch.py", "core/files.py", "export/text.py",
+         "catalog/trace_columns.py", "catalog/hub/fields.py", "catalog/hub/config.py"),
+        refusals_in,
+        ("tests/web/test_guard.py", "tests/release/test_data.py", "tests/test_foreign.py", "tests/test_fetch.py",
+         "tests/core/test_files.py", "tests/export/test_hostile.py", "tests/catalog/test_traces.py",
+         "tests/catalog/hub"),
+        least=100.0,
+        slow_s=20.0,
+    ),
+}  # fmt: skip
 SEED: Final = 1
 """Of the sample."""
-LONGEST_S: Final = 30
+LONGEST_S: Final = 60
 """CPU seconds one change may take; a loop that no longer ends is noticed, too."""
-SLOW_TEST_S: Final = 2.0
-"""Tests that take longer are left out: the fast ones must notice."""
-
 Lines = dict[str, dict[int, list[str]]]
 """File -> line -> the tests that run it."""
 Seen = tuple[dict[str, float], Lines]
@@ -47,16 +78,24 @@ def main() -> None:
     """Score a sample; the exit code says whether enough was noticed."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutation", description=__doc__)
     parser.add_argument("--mutants", type=int, default=300, help="how many changes are tried (0 = all)")
-    mutants = parser.parse_args().mutants
+    parser.add_argument("--of", choices=SUITES, default="formulas", help="what is changed")
+    parser.add_argument("--only", default="", help="files whose path holds this")
+    parser.add_argument("--tests", nargs="*", help="instead of the suite's own")
+    asked = parser.parse_args()
+    suite = SUITES[asked.of]
+    files = [file for file in suite.found() if asked.only in str(file)]
+    changes = [change for file in files for change in suite.changes(file)]
+    if asked.mutants and asked.mutants < len(changes) and asked.of == "formulas":
+        changes = sorted(random.Random(SEED).sample(changes, asked.mutants), key=lambda c: (c.file, c.line))
     code = pytest.main(
-        [*(str(ROOT / path) for path in TESTS), "--quiet", "--capture=no", "--timeout=0", "-p", "no:cacheprovider",
-         "-m", "not slow and not measured and not online and not gpu", "--no-summary"],
-        plugins=[_plugin("loop", pytest_runtestloop=lambda session: _loop(session, mutants))],
+        [*(str(ROOT / path) for path in asked.tests or suite.tests), "--quiet", "--capture=no", "--timeout=0",
+         "-p", "no:cacheprovider", "-m", "not slow and not measured and not online and not gpu", "--no-summary"],
+        plugins=[_plugin("loop", pytest_runtestloop=lambda session: _loop(session, suite, changes))],
     )  # fmt: skip
     raise SystemExit(code)
 
 
-def _loop(session: pytest.Session, mutants: int) -> bool:
+def _loop(session: pytest.Session, suite: Suite, changes: list[Change]) -> bool:
     """In place of running the tests: run them against each change."""
     from hypothesis import Phase, settings
 
@@ -70,13 +109,10 @@ def _loop(session: pytest.Session, mutants: int) -> bool:
     )
     settings.load_profile("mutation")
     items = {item.nodeid: item for item in session.items}
-    seen = msgspec.json.decode(_in_a_child(lambda: _watched(session.items), longest_s=3600), type=Seen)
+    seen = msgspec.json.decode(_in_a_child(lambda: _watched(session.items, suite), longest_s=3600), type=Seen)
     print(f"{len(items)} tests, {len(seen[0])} of them fast and passing", flush=True)
-    changes = [change for file in sorted(PHYSICS.glob("*.py")) for change in changes_in(file)]
-    if mutants and mutants < len(changes):
-        changes = sorted(random.Random(SEED).sample(changes, mutants), key=lambda c: (c.file, c.line))
     score = _score(changes, items, seen)
-    session.testsfailed = int(score < LEAST_SCORE)
+    session.testsfailed = int(score < suite.least)
     return True
 
 
@@ -105,7 +141,7 @@ def _score(changes: list[Change], items: dict[str, pytest.Item], seen: Seen) -> 
     for module, (good, all_) in by_module.items():
         print(f"{module:<20} {good:4} of {all_:4}")
     score = 100.0 * noticed / max(1, len(changes))
-    print(f"{len(seconds)} tests noticed {noticed} of {len(changes)} changed formulas: {score:.1f} %")
+    print(f"{len(seconds)} tests noticed {noticed} of {len(changes)} changes: {score:.1f} %")
     return score
 
 
@@ -133,9 +169,9 @@ def _in_a_child(work: Callable[[], bytes], *, longest_s: int) -> bytes:
     return answer
 
 
-def _watched(tests: list[pytest.Item]) -> bytes:
-    """Which lines of physics each test runs, and for how long."""
-    cover = coverage.Coverage(data_file=None, source=[str(PHYSICS)])
+def _watched(tests: list[pytest.Item], suite: Suite) -> bytes:
+    """Which lines of the suite's files each test runs, and for how long."""
+    cover = coverage.Coverage(data_file=None, config_file=False, include=[str(file) for file in suite.found()])
     seconds: dict[str, float] = {}
     cover.start()
     for item in tests:
@@ -143,7 +179,7 @@ def _watched(tests: list[pytest.Item]) -> bytes:
         start = time.process_time()
         passed = _passes(item)
         spent = time.process_time() - start
-        if passed and spent < SLOW_TEST_S:
+        if passed and spent < suite.slow_s:
             seconds[item.nodeid] = spent
     cover.stop()
     data = cover.get_data()
@@ -158,7 +194,8 @@ def _compiled(change: Change) -> tuple[types.CodeType, str]:
 
 
 def _tried(change: Change, code: types.CodeType, tests: list[pytest.Item]) -> bytes:
-    _replace(importlib.import_module(f"tonnage.physics.{change.file.stem}"), change.function, code)
+    module = ".".join(change.file.relative_to(SRC.parent).with_suffix("").parts).removesuffix(".__init__")
+    _replace(importlib.import_module(module), change.function, code)
     return b"unnoticed" if all(_passes(item) for item in tests) else b"noticed"
 
 

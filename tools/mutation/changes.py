@@ -46,6 +46,8 @@ class Change(NamedTuple):
     """Which of the function's nodes."""
     way: int
     """Which of the node's ways to be wrong."""
+    refusal: bool = False
+    """The nodes are what refuses; they are taken away instead of turned round."""
 
 
 def changes_in(file: Path) -> Iterator[Change]:
@@ -56,14 +58,61 @@ def changes_in(file: Path) -> Iterator[Change]:
             yield from (Change(file, name, body, node.lineno, place, way) for way in range(_ways(node)))
 
 
+def refusals_in(file: Path) -> Iterator[Change]:
+    """Every refusal of every function of a file taken away, and every condition of one that has several."""
+    for name, function in _functions(ast.parse(file.read_text(encoding="utf-8"))):
+        body = function.body[0].lineno, (function.end_lineno or function.lineno) + 1
+        for place, node in enumerate(_refusals(function)):
+            several = len(node.test.values) if isinstance(node, ast.If) and isinstance(node.test, ast.BoolOp) else 0
+            yield from (Change(file, name, body, node.lineno, place, way, True) for way in range(several + 1))
+
+
 def changed(change: Change) -> tuple[ast.Module, str]:
     """The file with the change in it, and what was there and is there now."""
     tree = ast.parse(change.file.read_text(encoding="utf-8"))
     function = next(function for name, function in _functions(tree) if name == change.function)
+    if change.refusal:
+        return _without(tree, list(_refusals(function))[change.place], change.way)
     node = list(_nodes(function))[change.place]
     before = ast.unparse(node)
     _do(node, change.way, function)
     return ast.fix_missing_locations(tree), f"{before}  ->  {ast.unparse(node)}"
+
+
+CHECKS: Final = ("check_", "_check", "refuse_", "_refuse", "plain_text", "need_")
+"""Beginnings of names of functions that do nothing but refuse."""
+
+
+def _refusals(function: Function) -> Iterator[ast.If | ast.Expr]:
+    """What refuses: a condition whose body raises or answers with a status of 400 to 499, and a call of a check."""
+    for node in ast.walk(function):
+        match node:
+            case ast.If(body=[*_, ast.Raise()]):
+                yield node
+            case ast.If(body=[*_, ast.Return()]) if _turns_away(node):
+                yield node
+            case ast.Expr(value=ast.Call(func=ast.Name(id=name))) if name.startswith(CHECKS):
+                yield node
+
+
+def _turns_away(condition: ast.If) -> bool:
+    """Whether its body answers with a status of the client's mistake, or with a sentence."""
+    found = [node for statement in condition.body for node in ast.walk(statement)]
+    statuses = (node.value for node in found if isinstance(node, ast.Constant))
+    said = any(isinstance(node, ast.Name) and node.id == "sentence" for node in found)
+    return said or any(isinstance(value, int) and 400 <= value < 500 for value in statuses)
+
+
+def _without(tree: ast.Module, node: ast.If | ast.Expr, way: int) -> tuple[ast.Module, str]:
+    """The file without a refusal, or with one of its conditions settled so that the others decide."""
+    shown = ast.unparse(node.test if isinstance(node, ast.If) else node)
+    if isinstance(node, ast.Expr):
+        node.value = ast.Constant(value=None)
+    elif way == 0:
+        node.test = ast.Constant(value=False)
+    elif isinstance(node.test, ast.BoolOp):
+        node.test.values[way - 1] = ast.Constant(value=isinstance(node.test.op, ast.And))
+    return ast.fix_missing_locations(tree), f"{shown}  ->  without{f' its condition {way}' if way else ''}"
 
 
 def _functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
