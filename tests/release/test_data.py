@@ -1,6 +1,7 @@
 """`tonnage data` against a local server: newer data comes in, what is not whole or not signed stays out."""
 
 import hashlib
+import importlib.util
 import json
 import os
 import sys
@@ -297,6 +298,47 @@ def test_a_table_of_the_same_length_that_was_not_signed_is_refused(tmp_path: Pat
     done = run("update", "--from", str(file))
     assert done.exit_code == 2 and "is not what the signed manifest says" in done.stderr
     assert not rows.installed_versions()
+
+
+def stated(place: Path, *, table: bytes = b"a", **changes: object) -> Path:
+    """A signed release of one table whose manifest says something else."""
+    manifest, members = pack(SOON, {PRICES: b"a"}, needs="0.1.0", before="")
+    manifest = json.dumps(json.loads(manifest) | changes).encode()
+    members |= {"manifest.json": manifest, f"data/{PRICES}": table}
+    place.write_bytes(archive_bytes(members, sign(SEED, manifest)))
+    return place
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"schema": "tonnage.data/2"}, "has schema 'tonnage.data/2', but tonnage.data/1 is read"),
+        ({"version": "soon"}, "has version 'soon'; expected such as"),
+        ({"version": "../../2099.01.01"}, "has version '../../2099.01.01'"),
+        ({"files": {PRICES: {"bytes": 300_000_000, "sha256": "0"}}}, "holds more than 200,000,000 bytes"),
+        ({"files": {"offers/../x": {"bytes": 1, "sha256": "0"}}}, "holds 'offers/../x', which no release brings"),
+        ({"files": {"efficiency/x": {"bytes": 1, "sha256": "0"}}}, "holds 'efficiency/x', which no release brings"),
+        ({"files": {"offers/X y": {"bytes": 1, "sha256": "0"}}}, "holds 'offers/X y', which no release brings"),
+        ({"needs": "99.0"}, "needs Tonnage 99.0"),
+        ({"table": b"a" * 1_000_000}, "is larger than 1 bytes"),
+    ],
+)
+def test_a_signed_manifest_is_held_to_its_bounds(tmp_path: Path, changes: dict[str, object], says: str) -> None:
+    table = changes.pop("table", b"a") if "table" in changes else b"a"
+    assert isinstance(table, bytes)
+    done = run("update", "--from", str(stated(tmp_path / "x.zip", table=table, **changes)))
+    assert done.exit_code == 2 and says in words(done), words(done)
+    assert not rows.installed_versions()
+
+
+def test_keys_and_their_library_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = str(stated(tmp_path / "x.zip"))
+    monkeypatch.setenv("TONNAGE_DATA_KEY", "not-a-key")
+    assert "'not-a-key' is no public key" in words(run("update", "--from", file))
+    monkeypatch.setenv("TONNAGE_DATA_KEY", public_key(SEED).hex())
+    known = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "nacl" else known(name, *more))
+    assert "needs the 'data' extra" in words(run("update", "--from", file))
 
 
 def test_an_older_release_under_a_newer_name_is_refused(server: Server) -> None:
