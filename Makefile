@@ -68,6 +68,7 @@ gpu:  ## what one NVIDIA accelerator does, nine minutes: rows of measurements/ow
 	PYTHONPATH=src:tools/accuracy:. $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m tools.own gpu $(ARGS)
 accuracy: $(DEV)  ## predicted against measured: rewrites docs/accuracy.md, the tables beside it and docs/peers.md
 	$(BIN)/tonnage accuracy measurements/*.csv.gz --markdown docs/accuracy.md --figures src/tonnage/catalog/data/accuracy.csv
+	PYTHONPATH=src:tools/accuracy:. $(BIN)/python -m tools.pictures
 	$(RUN) tools.peers.page
 peers: $(DEV)  ## ask aiconfigurator about the same serving rows and compare
 	PYTHON=$(PYTHON) tools/peers/aiconfigurator.sh && $(BIN)/python tools/peers/compare.py

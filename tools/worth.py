@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tonnage.catalog.fitted import causes
-from tonnage.core.error_model import NINETY
+from tonnage.catalog.spreads import NINETY
 from tonnage.questions.calibrate.worth import COMPETING, DRAWS, REPEATED, _Unknown, worth_measuring
 from tonnage_accuracy.out_of_sample import group_scores
 from tonnage_accuracy.regret import LIMITS_MS, Point, predictions_of, questions

@@ -1,7 +1,11 @@
 """Fitted facts: intervals, failures, engines of networks and of training."""
 
+from statistics import NormalDist
+
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tonnage import catalog
 from tonnage.catalog import fitted
@@ -15,60 +19,78 @@ from tonnage.catalog.fitted import (
     unet_of,
     with_training_totals,
 )
+from tonnage.catalog.spreads import (
+    FEWEST,
+    KINDS,
+    NINETY,
+    TAKES,
+    ErrorOf,
+    chance_of,
+    end_at,
+    errors,
+    spread,
+    spread_of,
+)
 from tonnage.domain.model import Attention
 from tonnage.errors import UnknownName
 
-
-@pytest.mark.parametrize("kind", fitted.KINDS)
-def test_every_quantity_has_a_factor_for_any_rung(kind: str) -> None:
-    rows = fitted.factors(kind)
-    quantities = {quantity for quantity, _ in rows}
-    assert quantities
-    assert all((quantity, "any") in rows for quantity in quantities)
-    assert all(1 <= value < 100 for value in rows.values())
+LEVEL = "known-host:steady:dense:calibrated:vllm"
 
 
-def test_a_rung_without_its_own_row_takes_the_row_any() -> None:
-    assert fitted.factor("serve", "ttft_s", rung="no such rung") == fitted.factor("serve", "ttft_s")
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_quantity_is_off_by_something(kind: str) -> None:
+    known = getattr(errors(), kind)
+    aliases = {quantity for of, quantity in TAKES if of == kind}
+    assert {"serve": "tpot_s", "train": "step_s", "infer": "samples_per_s"}[kind] in known
+    for quantity in {*known, *aliases}:
+        assert 0.0 < spread(kind, quantity).width < 2.0
 
 
-def test_what_has_no_row_takes_the_row_of_anything() -> None:
-    assert fitted.factor("serve", "tpot_s", rung="unheard-of:steady") == fitted.factors("serve")["tpot_s", "any"]
+def test_a_word_that_nobody_measured_widens_and_none_takes_the_mean() -> None:
+    mean, odd = spread("serve", "tpot_s"), spread("serve", "tpot_s", level="no such rung")
+    assert odd.width == pytest.approx(mean.width * errors().unknown) and odd.width > mean.width
 
 
-@pytest.mark.parametrize("kind", fitted.KINDS)
+def test_a_borrowed_host_is_less_sure_and_a_time_errs_as_its_rate_turned() -> None:
+    assert (
+        spread("serve", "tpot_s", level=LEVEL).width
+        < spread("serve", "tpot_s", level=LEVEL.replace("known", "borrowed")).width
+    )
+    assert spread("serve", "e2e_s", level=LEVEL) == spread("serve", "requests_per_s", level=LEVEL).turned
+
+
+def test_fewer_than_nine_sources_are_not_certifiable() -> None:
+    own = ErrorOf(bias=0.0, width=0.3, sources=12, evidence={"calibrated": FEWEST, "derived": FEWEST - 1})
+    said = [
+        spread_of({"step_s": own}, "train", quantity="step_s", level=level)
+        for level in ("calibrated:a", "derived:a", "")
+    ]
+    assert [one.certified for one in said] == [True, False, True]
+    few = ErrorOf(bias=0.0, width=0.3, sources=FEWEST - 1)
+    assert not spread_of({"step_s": few}, "train", quantity="step_s", level="").certified
+
+
+@given(st.floats(0.01, 0.99))
+def test_an_end_is_where_its_chance_is(chance: float) -> None:
+    assert chance_of(end_at(chance)) == pytest.approx(chance, abs=1e-9)
+
+
+def test_tails_are_heavier_than_a_normals() -> None:
+    assert chance_of(2.0) < NormalDist().cdf(2.0 * NINETY) and chance_of(0.5) > NormalDist().cdf(0.5 * NINETY)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_causes_leave_each_number_an_error_of_its_own(kind: str) -> None:
     found = fitted.causes(kind)
     assert {cause.name for cause in found} == {"kernels", "host", "stack"}
     assert 0.0 < sum(cause.share for cause in found) < 1.0
 
 
-def test_an_engine_behind_a_colon_falls_back_to_its_rung() -> None:
-    assert fitted.factor("serve", "tpot_s", rung="calibrated:no such engine") == fitted.factor(
-        "serve", "tpot_s", rung="calibrated"
-    )
-
-
 def test_an_unknown_kind_or_quantity_is_named() -> None:
     with pytest.raises(UnknownName, match="served"):
-        fitted.factor("served", "ttft_s")
+        spread("served", "ttft_s")
     with pytest.raises(UnknownName, match="ttft_ms"):
-        fitted.factor("serve", "ttft_ms")
-
-
-@pytest.mark.parametrize("load", ["light", "crowded"])
-def test_a_load_nobody_measured_is_as_sure_as_a_steady_one(load: str) -> None:
-    rows = {
-        ("tpot_s", "any"): 9.0,
-        ("tpot_s", "assumed"): 4.0,
-        ("tpot_s", "assumed:steady:dense"): 3.0,
-        ("tpot_s", "assumed:steady:dense:llamacpp"): 2.0,
-    }
-    asked = f"assumed:{load}:dense:llamacpp"
-    assert fitted.factor_of(rows, "tpot_s", rung=asked) == 2.0
-    assert fitted.factor_of(rows, "tpot_s", rung=f"assumed:{load}:dense:another") == 3.0
-    assert fitted.factor_of(rows, "tpot_s", rung="assumed:saturated:dense:llamacpp") == 4.0
-    assert fitted.factor_of(rows | {("tpot_s", f"assumed:{load}"): 2.5}, "tpot_s", rung=asked) == 2.5
+        spread("serve", "ttft_ms")
 
 
 FAILURES = ("detect_and_restart", "start_up", "repair", "state_per_parameter", "storage_write", "storage_per_node",

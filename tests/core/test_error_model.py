@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from tonnage import catalog
 from tonnage.catalog.fitted import causes
+from tonnage.catalog.spreads import chance_within
 from tonnage.core.error_model import (
     ErrorModel,
     Pair,
     Ratio,
-    chance_within,
     correlation,
     infer_level,
     ratio,
@@ -94,10 +94,8 @@ def test_a_plan_is_as_sure_as_its_load() -> None:
     assert found.times is not None
     load = ReplicaLoad(output_tokens=200, output_tail_tokens=200)
     few, many = (at_concurrency(found.times, load, concurrency=c) for c in (4, 400))
-    assert errors_at(found, few, prompt_tokens=1000, state=None).factor("ttft_s") > 1.0
-    assert errors_at(found, few, prompt_tokens=1000, state=None).factor("ttft_s") < errors_at(
-        found, many, prompt_tokens=1000, state=None
-    ).factor("ttft_s")
+    alone, crowd = (errors_at(found, load, prompt_tokens=1000, state=None).spread("ttft_s") for load in (few, many))
+    assert 0.0 < alone.width < crowd.width
 
 
 def test_a_queue_widens_what_arrives_at_a_rate() -> None:
@@ -111,11 +109,11 @@ def test_a_queue_widens_what_arrives_at_a_rate() -> None:
     assert all(low <= 1.0 <= high for both in (idle, busy) for low, high in both.values())
 
 
-def test_a_chance_is_half_at_the_value_and_nine_tenths_and_a_half_at_the_upper_end() -> None:
+def test_a_chance_is_half_at_the_middle_and_nine_tenths_and_a_half_at_the_upper_end() -> None:
     errors = ErrorModel(kind="serve", level="known-host:steady:dense:calibrated:vllm", queueing={"tpot_s": (0.9, 1.5)})
     low, high = errors.bounds("tpot_s", 0.03)
     found = errors.quantity("tpot_s", 0.03, unit="s", basis=Basis.CALIBRATED)
-    assert chance_within(found, 0.03) == pytest.approx(0.5)
+    assert chance_within(found, found.middle) == pytest.approx(0.5)
     assert chance_within(found, high) == pytest.approx(0.95)
     assert chance_within(found, low) == pytest.approx(0.05)
 

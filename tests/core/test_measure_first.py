@@ -6,7 +6,7 @@ from statistics import NormalDist
 import pytest
 from tests.report.examples import answered, names
 
-from tonnage.core.error_model import NINETY
+from tonnage.catalog.spreads import NINETY
 from tonnage.core.measure_first import (
     MARGIN,
     REPEATED,

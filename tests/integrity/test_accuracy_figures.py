@@ -16,6 +16,15 @@ def test_the_pages_figures_are_the_reports() -> None:
         assert f"| {shown} |" in page, "run `make accuracy`, which writes both"
 
 
+def test_the_picture_shows_the_pages_figures() -> None:
+    picture = (ROOT / "docs" / "images" / "how-sure.svg").read_text(encoding="utf-8")
+    with (ROOT / "src/tonnage/catalog/data/accuracy.csv").open(encoding="utf-8", newline="") as file:
+        told = [line for line in csv.DictReader(file) if line["left out"][:3] == "its" and line["covered, mean"] != "-"]
+    for line in told:
+        share, name = float(line["covered, mean"].split()[0]), f"name: {line['figure']}; left out of every fit: "
+        assert f"{share:.6f}%; {name}{line['left out']}" in picture, "run `make accuracy`, which draws it"
+
+
 def test_the_page_is_short_and_its_tables_are_there() -> None:
     page = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
     assert len(page.split()) <= 1_500

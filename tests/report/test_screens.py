@@ -14,7 +14,8 @@ from tests.style.test_glossary import hits
 
 import tonnage
 from tonnage.catalog import model_name, part_name, product
-from tonnage.core.error_model import ErrorModel, chance_within
+from tonnage.catalog.spreads import chance_within
+from tonnage.core.error_model import ErrorModel
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import Choice
 from tonnage.questions.answers import document_of, fragment, show

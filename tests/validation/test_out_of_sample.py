@@ -2,6 +2,7 @@
 
 import gzip
 import importlib
+import math
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from tests.validation.predictors import fixed
 from tests.validation.samples import point, sample
 
 from tonnage.catalog import engines, fitted
-from tonnage.catalog.fitted import factor
+from tonnage.catalog.spreads import spread
 from tonnage.domain.case import ServeCase, ServeResult, Traffic
 from tonnage.errors import BadFact, UnknownName
 from tonnage.questions.predict.predict import predict
@@ -19,7 +20,6 @@ from tonnage_accuracy.grouping import Labels
 from tonnage_accuracy.left_out import (
     COLUMNS,
     FILE,
-    WIDTH_COLUMNS,
     WIDTHS,
     LeftOut,
     left_out_predictions,
@@ -55,8 +55,10 @@ def root(tmp_path: Path) -> Path:
     (tmp_path / "measurements" / "groups.toml").write_text(GROUPS, encoding="utf-8")
     cells = ["A-1", "tpot_ms", *[""] * (len(COLUMNS) - 4), "30", "calibrated:steady"]
     (tmp_path / FILE).write_bytes(gzip.compress(f"{','.join(COLUMNS)}\n{','.join(cells)}\n".encode()))
-    width = "source,both,serve,tpot_s,any,3"
-    (tmp_path / WIDTHS).write_bytes(gzip.compress(f"{','.join(WIDTH_COLUMNS)}\n{width}\n".encode()))
+    error = f'{{"bias": 0, "width": {math.log(3)}, "sources": 9, "words": {{"calibrated": 1, "steady": 1}}}}'
+    (tmp_path / WIDTHS).write_bytes(
+        gzip.compress(f'{{"source": {{"both": {{"serve": {{"tpot_s": {error}}}}}}}}}'.encode())
+    )
     return tmp_path
 
 
@@ -133,8 +135,8 @@ def test_scores_take_the_stored_value_and_their_interval_moves_along(tmp_path: P
     )
     other = Score(id="b", block="B", kind="serve", quantity="tpot_ms", measured=15.0, labels=Labels(), predicted=1.0)
     found = left_out_scores([base, other], left_out_predictions(root, "accelerator"))
-    width = factor("serve", "tpot_s", rung="calibrated:steady")
-    assert (found[0].predicted, found[0].low, found[0].high) == pytest.approx((20.0, 20.0 / width, 20.0 * width))
+    of = spread("serve", "tpot_s", level="calibrated:steady")
+    assert (found[0].low, found[0].predicted, found[0].high) == pytest.approx((20 * of.at(-1), 20.0, 20 * of.at(1)))
     assert found[1].predicted is None
     assert "stored" in found[1].reason
 
@@ -157,7 +159,7 @@ def test_an_interval_without_factors_keeps_its_ratio_around_the_left_out_number(
 
 def test_an_interval_keeps_what_a_queue_adds_to_its_tables_factor() -> None:
     level = "calibrated:steady"
-    width = factor("serve", "ttft_s", rung=level)
+    of = spread("serve", "ttft_s", level=level)
     base = Score(
         id="a",
         block="B",
@@ -166,12 +168,12 @@ def test_an_interval_keeps_what_a_queue_adds_to_its_tables_factor() -> None:
         measured=30.0,
         labels=Labels(),
         predicted=10.0,
-        low=10.0 / width,
-        high=20.0 * width,
+        low=10.0 * of.at(-1.0),
+        high=20.0 * of.at(1.0),
         level=level,
     )
     (found,) = left_out_scores([base], {("a", "ttft_ms"): LeftOut(5.0, level)})
-    assert (found.low, found.high) == pytest.approx((5.0 / width, 10.0 * width))
+    assert (found.low, found.high) == pytest.approx((5.0 * of.at(-1.0), 10.0 * of.at(1.0)))
 
 
 SERVER = {
@@ -214,7 +216,8 @@ def test_a_rate_is_less_sure_than_a_step_and_a_first_token_does_not_run_away() -
     rate, first = found.output_tokens_per_s, found.ttft_s
     assert rate and rate.low and rate.high and first and first.low and first.high
     assert rate.low < rate.value < rate.high
-    assert first.high / first.mean == pytest.approx(first.mean / first.low)
+    bias = spread("serve", "ttft_s", level=found.level).bias
+    assert math.log(first.high / first.mean) - bias == pytest.approx(math.log(first.mean / first.low) + bias)
 
 
 def test_limits_that_nothing_keeps_are_said_to_be() -> None:

@@ -29,9 +29,8 @@ import numpy as np
 
 from tonnage.catalog.fitted import Priors, priors
 from tonnage.core.deployment import resolve
-from tonnage.core.drift import Array, drift_covariance, numbers_of, place_of
+from tonnage.core.drift import STUDENT_NINETY, Array, drift_covariance, numbers_of, place_of
 from tonnage.core.drift import Numbers as At
-from tonnage.core.error_model import NINETY
 from tonnage.domain.calibration import Learnt
 from tonnage.domain.case import ServeCase
 from tonnage.errors import TonnageError
@@ -319,7 +318,7 @@ def scored(run: Sequence[Point], of: Priors, count: int) -> Mapping[str, Errors]
         errors.before.append(abs(math.expm1(-one.left)))
         errors.shift.append(abs(math.expm1(shift - one.left)))
         errors.after.append(abs(math.expm1(said - one.left)))
-        errors.held.append(abs(said - one.left) <= NINETY * float(spread))
+        errors.held.append(abs(said - one.left) <= STUDENT_NINETY * float(spread))
     return found
 
 

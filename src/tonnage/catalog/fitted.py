@@ -1,20 +1,12 @@
 """
-Fitted numbers, read from dated files: of training, of networks that decode no text, and how far predictions are off.
+Fitted numbers, read from dated files: of training, of networks that decode no text, and what errors come from.
 
-`factor("serve", "tpot_s", rung="calibrated")` is the number f >= 1 for which measurements of such cases lie
-between value / f and value x f nine times in ten. One CSV per kind of case (serve, train, infer) lists them by
-quantity and rung; they are fitted by `tools/calibration/intervals.py`, which scores whole groups left out in turn.
-A rung is whatever the predictor says its number rests on, words between colons, what tells most first: for serving
-whether the engine's host was measured, the load, the structure of the model, the basis and the software
-("known-host:steady:dense:calibrated:vllm"), elsewhere the basis first (`core.error_model`). What has no row drops
-its last word until it has (`light` and `crowded` loads then try `steady`); at last it takes the row `any`. `causes`
-lists what errors come from, and what part of them stacks share.
+`causes` lists what errors come from, and what part of them stacks share; how far predictions are off says `spreads`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Final, TypeVar
 
@@ -27,7 +19,7 @@ from tonnage.domain.model import Attention, Model, Network
 from tonnage.domain.offline import Offline, Runtime, Shape, Silicon, Unet
 from tonnage.domain.rl import RlCoefficients
 from tonnage.domain.training import TrainCoefficients
-from tonnage.errors import BadFact, UnknownName
+from tonnage.errors import BadFact
 from tonnage.record import Record
 
 _T = TypeVar("_T")
@@ -181,12 +173,6 @@ def _shape(shapes: tuple[Shape, ...], name: str) -> tuple[Shape, float | None]:
     raise BadFact("networks.toml: the last shape must match any name")
 
 
-KINDS: Final = ("serve", "train", "infer")
-
-_STEADY: Final = frozenset({"light", "crowded"})
-"""Loads that, without a row of their own, are as sure as `steady` ones."""
-
-
 class Cause(Record, kw_only=True):
     """One named cause of errors, and the part of their variance that it makes up."""
 
@@ -210,77 +196,6 @@ class Priors(Record, kw_only=True):
     """By drift: what changes from one configuration to another. [-]"""
     length: dict[str, float] = {}
     """By dimension of a configuration: how far in its logarithm until a drift is forgotten but for 1 / e. [-]"""
-
-
-@lru_cache(maxsize=1024)
-def factor(kind: str, quantity: str, *, rung: str = "any") -> float:
-    """
-    The 90 % factor of one quantity: the interval is value / factor to value x factor.
-
-    Parameters
-    ----------
-    kind : str
-        Kind of case: serve, train, infer.
-    quantity : str
-        Name in the result noun: ttft_s, tpot_s, e2e_s, output_tokens_per_s, kv_cache_tokens, memory, step_s,
-        memory_peak_bytes, memory_peak_bytes_upper, samples_per_s, latency_s.
-    rung : str
-        What the number rests on; one without its own row takes the row `any`.
-
-    Returns
-    -------
-    float
-        At least 1. [-]
-
-    Raises
-    ------
-    UnknownName
-        No such kind, or no factor for that quantity.
-
-    Examples
-    --------
-    >>> factor("serve", "tpot_s", rung="calibrated") >= 1
-    True
-    """
-    if kind not in KINDS:
-        raise UnknownName("kind of case", kind, known=KINDS)
-    return factor_of(factors(kind), quantity, rung=rung)
-
-
-def factor_of(rows: Mapping[tuple[str, str], float], quantity: str, *, rung: str) -> float:
-    """
-    The factor of one quantity in a table of factors by quantity and rung.
-
-    Raises
-    ------
-    UnknownName
-        No factor for that quantity.
-
-    Examples
-    --------
-    >>> factor_of({("tpot_s", "any"): 2.0, ("tpot_s", "assumed"): 3.0}, "tpot_s", rung="assumed:steady")
-    3.0
-    """
-    basis, *words = rung.split(":")
-    loads = [words, ["steady", *words[1:]]] if words and words[0] in _STEADY else [words]
-    levels = [":".join((basis, *of[:kept])) for of in loads for kept in range(len(of), 0, -1)]
-    for name in (*levels, basis):
-        if (quantity, name) in rows:
-            return rows[quantity, name]
-    if (quantity, "any") in rows:
-        return rows[quantity, "any"]
-    raise UnknownName("interval", quantity, known={known for known, _ in rows})
-
-
-@cache
-def factors(kind: str) -> Mapping[tuple[str, str], float]:
-    """Every factor of one kind of case, by quantity and rung."""
-    listed = table(DATA / "intervals" / f"{kind}.csv")
-    rows = {(row["quantity"], row["rung"]): float(row["factor"]) for row in listed}
-    small = [key for key, value in rows.items() if not 1 <= value < 1000]
-    if small:
-        raise BadFact(f"intervals/{kind}.csv: the factor of {small[0]} must be at least 1")
-    return rows
 
 
 @cache

@@ -30,7 +30,7 @@ from tonnage.catalog.models import as_published
 from tonnage.core.error_model import ErrorModel, basis_of_tier, serve_level
 from tonnage.core.speculation import check_beams, speculation_of, with_published_acceptance
 from tonnage.domain.accelerator import Accelerator, Link
-from tonnage.domain.answer import Basis
+from tonnage.domain.answer import Basis, Spread
 from tonnage.domain.calibration import Calibration, Stretch
 from tonnage.domain.case import Links, ServeCase, Traffic
 from tonnage.domain.efficiency import Ladder, Rung
@@ -99,8 +99,8 @@ class Deployment(Record, kw_only=True):
     """Tokens of cache, counted as requests of some lengths use them; this and what follows are of such. [tokens]"""
     times: ReplicaTimes | None = None
     basis: Basis = Basis.DERIVED
-    rate_factor: float = 1.0
-    """The 90 % factor of the rate it takes, which is as sure as its tokens per second under a steady load. [-]"""
+    rate_error: Spread = Spread(0.0)
+    """Of the rate it takes, which is as sure as its tokens per second under a steady load."""
     reuse: PrefixReuse | None = None
     """What prompts find of their sessions; absent = nothing is known of those, or looked for."""
 

@@ -25,7 +25,6 @@ from msgspec.structs import replace
 
 from tonnage.catalog.fitted import Priors, causes, priors
 from tonnage.catalog.published import published_points
-from tonnage.core.error_model import NINETY
 from tonnage.domain.calibration import TRAINING, Calibration, Learnt
 from tonnage.domain.case import ServeCase
 from tonnage.domain.layout import Layout
@@ -49,6 +48,8 @@ DIMENSIONS: Final = ("load", "lengths", "lengths", "degrees", "degrees", "degree
 STUDENT: Final = 0.5
 """Square of the scale over the variance of a Student-t with four degrees of freedom, which noise is taken to be: what
 numbers count by is the scale, what intervals keep is the variance. [-]"""
+STUDENT_NINETY: Final = 1.507
+"""Standard deviations of that Student-t from its middle to the end of 90 %: 2.132 of its scale."""
 SAME_AS: Final = {
     "e2e_s": "ttft_s",
     "requests_per_s": "output_tokens_per_s",
@@ -273,7 +274,7 @@ class _Conditioned:
         before = float(shares @ shares + drift_covariance(one, one, known=self.known)[0, 0])
         noise = float(np.min(self.noise[same > 0.0]))
         left = max(0.0, before - float(seen @ self.inverse @ seen))
-        return math.exp(NINETY * math.sqrt(left + noise**2))
+        return math.exp(STUDENT_NINETY * math.sqrt(left + noise**2))
 
 
 @lru_cache(maxsize=16)

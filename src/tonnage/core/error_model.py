@@ -1,11 +1,10 @@
 """
 How sure is a prediction? The one place that gives an interval its width, and an objective its chance of being met.
 
-Errors are log-normal around the prediction: ln(measured / predicted) is normal with mean 0, and 90 % of measurements
-of such cases lie between value / factor and value x factor. The factor is looked up by a *level*: whether the engine's
-host was measured, the load, the structure of the model, what the kernels rest on and the software, in order of how much
-they tell (`known-host:steady:dense:calibrated:vllm`; `catalog.fitted` drops words from the end until it has a row).
-The user's own calibration comes before any level.
+Errors are those of `catalog.spreads`: ln(measured / predicted) has a median, the bias, and 90 % of measurements of such
+cases lie within one width of it. The spread is looked up by a *level*: whether the engine's host was measured, the
+load, the structure of the model, what the kernels rest on and the software
+(`known-host:steady:dense:calibrated:vllm`). The user's own calibration comes before any level.
 
 An error has named causes (`CAUSES`): kernels of the accelerator, host work of the software, the two together, and a
 rest of its own. Two stacks share the causes whose subjects they have in common, so their errors correlate
@@ -22,8 +21,11 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final, Literal, NamedTuple
 
-from tonnage.catalog.fitted import causes, factor
-from tonnage.domain.answer import Basis, Quantity
+from msgspec.structs import replace
+
+from tonnage.catalog.fitted import causes
+from tonnage.catalog.spreads import chance_of, score_of, spread
+from tonnage.domain.answer import Basis, Quantity, Spread
 from tonnage.domain.calibration import Calibration
 from tonnage.domain.case import InferCase, Traffic
 from tonnage.domain.efficiency import Rung
@@ -41,8 +43,6 @@ BASIS_OF_TIER: Final[dict[Rung, Basis]] = {
     "generic": Basis.ASSUMED,
 }
 """How a number is founded whose kernels were measured on the accelerator itself, on kin of it, or nowhere."""
-NINETY: Final = 1.6448536269514722
-"""Standard deviations from the mean to the end of a 90 % interval."""
 SHARED_BY_LATENCIES: Final = 0.25
 """Of the variance of two latencies of one stack under one load, what both have in common: correlation of the errors of
 TTFT and TPOT on 2,411 published points, 0.19 to 0.30 by what is left out (log, 2026-11-22). Errors of a training step
@@ -50,8 +50,8 @@ and of its peak memory correlate by 0.14 to 0.20 (112 published points; log, 202
 _SPAN: Final = 4.0
 _NODES: Final = 16
 """Of the integral over the shared cause: standard deviations to each side, and steps; good to 1e-4. [-]"""
-_CERTAIN: Final = 2.0
-"""Times the way to the end of an interval, from which a limit holds for certain: 1 in 2,000. [-]"""
+_CERTAIN: Final = 3.3
+"""Standard deviations of a normal, from which a limit holds for certain: 1 in 2,000. [-]"""
 _HOSTS: Final = {True: "known-host", False: "borrowed-host"}
 """Whether the engine's own work was measured on such parts."""
 _ONE_STEP_TOKENS: Final = 8192.0
@@ -73,92 +73,25 @@ class ErrorModel(Record, kw_only=True):
     slower, as its step times may be, it is also less, or more, loaded (`replica.with_queueing`). [-]
     """
 
-    def factor(self, quantity: str) -> float:
-        """The 90 % factor: measurements lie between value / factor and value x factor nine times in ten. [-]"""
+    def spread(self, quantity: str) -> Spread:
+        """Where measurements lie around a prediction of that quantity."""
         own = None if self.calibration is None else self.calibration.factors.get(quantity)
-        return factor(self.kind, quantity, rung=self.level) if own is None else own
+        return spread(self.kind, quantity, level=self.level) if own is None else Spread(math.log(own))
 
     @property
-    def service_factor(self) -> float:
-        """The 90 % factor of what a replica serves in a second: near its capacity latencies follow from it. [-]"""
-        return max(self.factor("tpot_s"), self.factor("output_tokens_per_s"))
+    def service(self) -> Spread:
+        """Of what a replica takes for its work: near its capacity latencies follow from it."""
+        return max(self.spread("tpot_s"), self.spread("output_tokens_per_s").turned)
 
     def bounds(self, name: str, value: float) -> tuple[float, float]:
         """The ends of the 90 % interval of a value."""
-        error, (less, more) = self.factor(name), self.queueing.get(name, (1.0, 1.0))
-        return value / error * less, value * error * more
+        error, (less, more) = self.spread(name), self.queueing.get(name, (1.0, 1.0))
+        return value * error.at(-1.0) * less, value * error.at(1.0) * more
 
     def quantity(self, name: str, value: float, *, unit: str, basis: Basis) -> Quantity:
         """A value with its 90 % interval."""
         low, high = self.bounds(name, value)
-        return Quantity(value=value, unit=unit, basis=basis, low=low, high=high)
-
-
-def chance_of(x: float) -> float:
-    """
-    Probability that an error goes no further than `x` times the way to the end of its 90 % interval. [-]
-
-    Examples
-    --------
-    >>> chance_of(0.0), round(chance_of(1.0), 6), chance_of(end_of(False))
-    (0.5, 0.95, 0.0)
-    """
-    return 0.5 * (1.0 + math.erf(x * NINETY / math.sqrt(2.0)))
-
-
-def chance_within(quantity: Quantity, limit: float | None) -> float:
-    """
-    Probability that a quantity turns out at most `limit`, by its own interval; certain without a limit. [-]
-
-    Examples
-    --------
-    >>> chance_within(Quantity(value=2.0, unit="s", low=1.0, high=4.0), 4.0)
-    0.95
-    """
-    return round(chance_of(end_within(quantity, limit)), 12)
-
-
-def end_within(quantity: Quantity, limit: float | None) -> float:
-    """
-    How far the error of a quantity may go, as `chance_of` takes it, until it is beyond a limit; each side is as wide as
-    its own end says. [-]
-
-    Infinite without a limit; without an interval infinite where the value keeps the limit, else minus infinity.
-
-    Examples
-    --------
-    >>> end_within(Quantity(value=2.0, unit="s", low=1.0, high=4.0), 8.0)
-    2.0
-    """
-    low, high, value = quantity.low, quantity.high, quantity.value
-    if limit is None:
-        return math.inf
-    if low is None or high is None or min(value, limit) <= 0.0 or math.isinf(value):
-        return end_of(value <= limit)
-    if limit >= value:
-        return math.log(limit / value) / math.log(high / value) if high > value else math.inf
-    return math.log(limit / value) / math.log(value / low) if 0.0 < low < value else -math.inf
-
-
-def end_at(chance: float) -> float:
-    """
-    How far an error goes at most with that chance, in ways to the end of its 90 % interval: `chance_of` undone. [-]
-
-    Examples
-    --------
-    >>> round(end_at(0.95), 4), round(chance_of(end_at(0.8)), 6)
-    (1.0, 0.8)
-    """
-    low, high = -4.0, 4.0
-    for _ in range(40):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if chance_of(middle) < chance else (low, middle)
-    return (low + high) / 2.0
-
-
-def end_of(holds: bool) -> float:
-    """How far an error may go where there is none: any way if the limit holds as predicted, nowhere if not. [-]"""
-    return math.inf if holds else -math.inf
+        return replace(Quantity(value=value, unit=unit, basis=basis).spread(self.spread(name)), low=low, high=high)
 
 
 def joint_chance(ends: Sequence[float]) -> float:
@@ -175,12 +108,12 @@ def joint_chance(ends: Sequence[float]) -> float:
 
     Examples
     --------
-    >>> one = 0.78
+    >>> one = end_at(0.9)
     >>> [round(joint_chance(ends), 2) for ends in ([one], [one, end_of(True)], [one, one], [one, end_of(False)])]
     [0.9, 0.9, 0.82, 0.0]
     """
     least = min(map(chance_of, ends), default=1.0)
-    doubtful = [end * NINETY for end in ends if end < _CERTAIN]
+    doubtful = [score for score in map(score_of, ends) if score < _CERTAIN]
     if len(doubtful) < 2 or least <= 0.0:
         return least
     nodes, weights = _shared_causes()

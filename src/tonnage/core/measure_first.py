@@ -21,7 +21,8 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from tonnage.catalog import part_name, parts_name
-from tonnage.core.error_model import NINETY, correlation, end_at
+from tonnage.catalog.spreads import NINETY, end_at, score_of
+from tonnage.core.error_model import correlation
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.calibration import FirstMeasurement
@@ -109,7 +110,7 @@ def likeliest_to_overturn(rivals: Sequence[Rival], *, confidence: float) -> Firs
     confidence : float
         Chance of keeping its limits that an option needs. [-]
     """
-    needed = NINETY * end_at(confidence)
+    needed = score_of(end_at(confidence))
     best, lead, where = 0.0, rivals[0], (0.0, 0, False)
     # What is ranked behind for its price's trust, say, is behind it whatever its speed.
     while ahead := _choice(rivals, rivals[0], 0.0, needed=needed, prior=True):
@@ -193,7 +194,7 @@ def _lead(rival: Rival) -> str:
 @cache
 def _outcomes() -> tuple[float, ...]:
     """Equally likely outcomes of a measurement, in its own standard deviations."""
-    return tuple(NINETY * end_at((step + 0.5) / _STEPS) for step in range(_STEPS))
+    return tuple(score_of(end_at((step + 0.5) / _STEPS)) for step in range(_STEPS))
 
 
 def _choice(rivals: Sequence[Rival], seen: Rival, outcome: float, *, needed: float, prior: bool = False) -> int:
@@ -365,7 +366,7 @@ def _margin(option: Weighed, *, confidence: float) -> float:
     chance = option.chance
     if not option.sure and (chance is None or chance >= confidence):
         return -math.inf  # unsure for what no measurement of speed tells
-    return math.inf if chance is None else NINETY * end_at(chance)
+    return math.inf if chance is None else score_of(end_at(chance))
 
 
 def _reach(quantity: Quantity, *, up: bool) -> float:

@@ -136,7 +136,7 @@ def replica_of(deployment: Deployment, lengths: Lengths) -> Replica:
         kv_tokens=_cache_tokens(deployment, lengths.prompt_tokens + lengths.output_tokens),
         times=times,
         basis=basis,
-        rate_factor=deployment.errors(basis, load="steady").factor("output_tokens_per_s"),
+        rate_error=deployment.errors(basis, load="steady").spread("output_tokens_per_s"),
         reuse=None,
     )
 
@@ -170,14 +170,14 @@ def concurrency_limit(at: Deployment, lengths: Lengths) -> float:
 
 def with_queueing(errors: ErrorModel, state: Steady, *, rate_per_s: float) -> ErrorModel:
     """
-    The error model with what the queue makes of latencies at a rate, if every step takes 1 / error or error times.
+    The error model with what the queue makes of latencies at a rate, at either end of how long steps may take.
 
     With all steps k times as long, T(rate; k D) = k T(k rate; D): the k is the interval's own factor, what is left is
     the steady state at k times the rate. Where that is more than the replica takes, first tokens wait as long as the
     overload has lasted: `MOST_QUEUEING` times where overload is possible, without end where it is what is predicted.
     """
-    error = errors.service_factor
-    (known, _), (less, _), (more, full) = (state.at_rate(rate_per_s * k) for k in (1.0, 1.0 / error, error))
+    quick, slow = (errors.service.at(end) for end in (-1.0, 1.0))
+    (known, _), (less, _), (more, full) = (state.at_rate(rate_per_s * k) for k in (1.0, quick, slow))
     over = rate_per_s > known.rate_per_s * _AT_CAPACITY
     base, low, high = (point.means(state.load.output_tokens) for point in (known, less, more))
     queueing = {}

@@ -6,6 +6,7 @@ What is said of a training setup: its step and its memory with their intervals, 
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -44,9 +45,8 @@ def errors(setup: TrainSetup) -> ErrorModel:
     sure = {name: sure for name, (_, sure) in _own(setup).items()}
     if "memory_peak_bytes" in sure:
         # Far from what was measured it is as sure as without, never less.
-        usual = ErrorModel(kind="train", level=level)
-        for name in ("memory_peak_bytes_upper", "memory_peak_bytes"):
-            sure[name] = min(sure["memory_peak_bytes"], usual.factor(name))
+        usual = ErrorModel(kind="train", level=level).spread("memory_peak_bytes")
+        sure["memory_peak_bytes"] = min(sure["memory_peak_bytes"], math.exp(usual.width))
     own = setup.accelerator.calibrations.get(software + TRAINING) if sure else None
     return ErrorModel(kind="train", level=level, calibration=None if own is None else replace(own, factors=sure))
 
@@ -57,7 +57,7 @@ def step(setup: TrainSetup) -> Quantity:
     if by != 1.0:
         parts = tuple(replace(part, value=part.value * by) for part in found.parts)
         found = replace(found, value=found.value * by, parts=parts)
-    return found.within(errors(setup).factor("step_s"))
+    return found.spread(errors(setup).spread("step_s"))
 
 
 def rate(amount: float, step: Quantity, *, unit: str) -> Quantity:
@@ -89,9 +89,7 @@ def memory(setup: TrainSetup, kind: str = "need") -> Quantity:
 
 def with_interval(memory: Quantity, setup: TrainSetup) -> Quantity:
     """A peak with its interval, which never goes below what follows from counts and formats alone."""
-    sure = errors(setup)
-    upper = sure.factor("memory_peak_bytes_upper")
-    return memory.within(sure.factor("memory_peak_bytes"), least=exact_bytes(memory), above=upper)
+    return memory.spread(errors(setup).spread("memory_peak_bytes"), least=exact_bytes(memory))
 
 
 def exact_bytes(peak: Quantity) -> float:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any, Final, Literal
+from math import exp, inf, log
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -90,6 +91,31 @@ class Execution(SparseRecord, kw_only=True):
     """Sizes of one execution on one rank: m, n, k, batch, context, heads …, formats, FLOP and bytes."""
 
 
+class Spread(NamedTuple):
+    """Where measurements lie around a prediction, in ln(measured / predicted)."""
+
+    width: float
+    """From the median to either end of 90 %. [-]"""
+    bias: float = 0.0
+    """The median. [-]"""
+    certified: bool = True
+    """Whether enough sources taught it to call it 90 %."""
+
+    def at(self, x: float) -> float:
+        """Factor on the prediction where the error goes `x` times the way to the end of its 90 % interval. [-]"""
+        return exp(self.bias + x * self.width)
+
+    def reach(self, room: float) -> float:
+        """How far an error may go, in ways to the end of its interval, until it takes up ln(limit / prediction)."""
+        room -= self.bias
+        return room / self.width if self.width > 0.0 else inf if room >= 0.0 else -inf
+
+    @property
+    def turned(self) -> Spread:
+        """Of one over the quantity."""
+        return self._replace(bias=-self.bias)
+
+
 class Quantity(SparseRecord, kw_only=True):
     """
     A value with unit, interval, basis and what it is made of.
@@ -108,6 +134,10 @@ class Quantity(SparseRecord, kw_only=True):
     """Of parts that say none: that of the whole."""
     low: float | None = None
     high: float | None = None
+    middle: float | None = None
+    """Half of such measurements lie below it; absent = below the value."""
+    certified: bool = True
+    """False: fewer than nine sources taught the interval, so that it is not certifiable as 90 %."""
     basis: Basis = Basis.DERIVED
     source: str = ""
     """Formula or fact it comes from, in a few words or as a source key."""
@@ -147,26 +177,37 @@ class Quantity(SparseRecord, kw_only=True):
         value = times / sum(part.value for part in parts)
         return cls(name=name, value=value, unit=unit, rule="quotient", times=times, how=how, parts=parts)
 
-    def within(self, factor: float, *, least: float = 0.0, above: float | None = None) -> Quantity:
-        """
-        The same value with the interval value / factor … value x factor (factor >= 1), never below `least`.
+    def within(self, factor: float) -> Quantity:
+        """The same value with the interval value / factor … value x factor (factor >= 1)."""
+        return self.spread(Spread(log(factor)))
 
-        `above`: the factor of the upper end where that differs.
-        """
-        low = max(self.value / factor, min(least, self.value))
-        return msgspec.structs.replace(self, low=low, high=self.value * (above or factor))
+    def spread(self, of: Spread, *, least: float = 0.0) -> Quantity:
+        """The same value with the interval that such errors give it, which never reaches below `least`."""
+        low = max(self.value * of.at(-1.0), min(least, self.value))
+        middle = max(low, self.value * of.at(0.0)) if of.bias else None
+        return msgspec.structs.replace(
+            self, low=low, high=self.value * of.at(1.0), middle=middle, certified=of.certified
+        )
 
     def scaled(self, times: float) -> Quantity:
         """So many times the value and its interval, without parts."""
-        low, high = (None if end is None else times * end for end in (self.low, self.high))
-        return Quantity(value=times * self.value, unit=self.unit, low=low, high=high, basis=self.basis)
+        low, high, middle = (None if end is None else times * end for end in (self.low, self.high, self.middle))
+        return Quantity(
+            value=times * self.value,
+            unit=self.unit,
+            low=low,
+            high=high,
+            middle=middle,
+            certified=self.certified,
+            basis=self.basis,
+        )
 
     def shown(self, *, digits: int = 3) -> str:
         """The value and, where it is known, its interval, each end with its unit: "374 ms (200 ms-700 ms)"."""
-        said = show(self.value, self.unit, digits=digits)
-        if self.low is None or self.high is None:
-            return said
-        return f"{said} ({show(self.low, self.unit, digits=digits)}-{show(self.high, self.unit, digits=digits)})"
+        said, *ends = (
+            show(each, self.unit, digits=digits) for each in (self.value, self.low, self.high) if each is not None
+        )
+        return f"{said} ({'-'.join(ends)}{doubt(self.certified)})" if len(ends) == 2 else said
 
     def part(self, name: str) -> float:
         """Value of one part by name; 0 when the sum has no such part."""
@@ -176,6 +217,11 @@ class Quantity(SparseRecord, kw_only=True):
     def weights(self) -> float:
         """Of a memory, what holds the model's weights. [bytes]"""
         return sum(part.value for part in self.parts if part.name.startswith("weights"))
+
+
+def doubt(certified: bool) -> str:
+    """What stands behind an interval that too few sources taught; empty behind one of 90 %."""
+    return "" if certified else ", not certifiable"
 
 
 class Opened(float):

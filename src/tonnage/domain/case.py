@@ -299,6 +299,8 @@ class Latency(SparseRecord, kw_only=True):
     p99: float | None = None
     low: float | None = None
     high: float | None = None
+    certified: bool = True
+    """False: fewer than nine sources taught the interval, so that it is not certifiable as 90 %."""
 
 
 class Assumed(SparseRecord, kw_only=True):

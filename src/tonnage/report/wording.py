@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tonnage.catalog import provider_name, rejected_name, seller
+from tonnage.catalog.spreads import chance_within
 from tonnage.domain.accelerator import HostNeed
-from tonnage.domain.answer import Quantity
+from tonnage.domain.answer import Quantity, doubt
 from tonnage.domain.money import Commitment
 from tonnage.domain.plan import Bill, BreakEven, Configuration, Decision, Provenance, Rejection, ServeOption
 from tonnage.report.document import Contents, Meter, Note, Table, grid
@@ -16,8 +16,6 @@ from tonnage.units import plural, show, whole_percent
 
 __all__ = ["plural"]
 
-NINETY: Final = 1.6448536269514722
-"""Standard deviations from the mean to the end of a 90 % interval."""
 MOST_REJECTIONS: Final = 12
 """Losers named one by one before the rest is counted."""
 ACRONYMS: Final = frozenset({"ttft", "tpot", "itl", "e2e", "mfu"})
@@ -57,10 +55,10 @@ def spread_usd(quantity: Quantity) -> str:
 
 
 def limits(quantity: Quantity) -> str:
-    """The 90 % interval alone, its unit said once: "200-700 ms"; empty where it is not known."""
+    """The interval alone, its unit said once: "200-700 ms"; empty where it is not known."""
     if quantity.low is None or quantity.high is None or quantity.low == quantity.high:
         return ""
-    return span(quantity.low, quantity.high, unit=quantity.unit)
+    return span(quantity.low, quantity.high, unit=quantity.unit) + doubt(quantity.certified)
 
 
 def meter(
@@ -119,23 +117,8 @@ def span(low: float, high: float, *, unit: str) -> str:
 
 
 def chance(quantity: Quantity, limit: float) -> float | None:
-    """
-    Probability that a quantity turns out at most `limit`, from its 90 % interval; None where it has none. [-]
-
-    Errors are log-normal, each side as wide as its own end says: as `core.error_model` has it.
-
-    Examples
-    --------
-    >>> chance(Quantity(value=0.03, unit="s", low=0.02, high=0.04), 0.04)
-    0.95
-    """
-    low, high, value = quantity.low, quantity.high, quantity.value
-    if low is None or high is None or min(low, value, limit) <= 0.0:
-        return None
-    spread = math.log(high / value) if limit >= value else math.log(value / low)
-    if spread <= 0.0:
-        return float(value <= limit)
-    return round(0.5 * (1.0 + math.erf(math.log(limit / value) * NINETY / spread / math.sqrt(2.0))), 12)
+    """Probability that a quantity turns out at most `limit`, from its 90 % interval; None where it has none. [-]"""
+    return None if quantity.low is None or quantity.high is None else chance_within(quantity, limit)
 
 
 def chance_text(probability: float | None) -> str:

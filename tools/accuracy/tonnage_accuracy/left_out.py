@@ -8,27 +8,30 @@ every number; the table comes with a checkout, not with the package.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import gzip
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
-from tonnage.catalog.fitted import factor, factor_of
+from tonnage.catalog.spreads import TAKES, ErrorOf, spread, spread_of
 from tonnage.errors import BadFact, UnknownName
 from tonnage.record import Record
-from tonnage_accuracy.grouping import LEFT_OUT
-from tonnage_accuracy.intervals import QUANTITY_OF, UPPER
+from tonnage_accuracy.grouping import LEFT_OUT, Labels
+from tonnage_accuracy.quantities import QUANTITY_OF
 from tonnage_accuracy.scoring import Score
 from tonnage_accuracy.tables import read_table
 
 FILE: Final = Path("tools") / "calibration" / "left_out.csv.gz"
 COLUMNS: Final = ("id", "quantity", *(f"{kind}{part}" for kind in LEFT_OUT for part in ("", "_level")))
-WIDTHS: Final = Path("tools") / "calibration" / "left_out_widths.csv.gz"
-WIDTH_COLUMNS: Final = ("left_out", "group", "kind", "quantity", "rung", "factor")
+WIDTHS: Final = Path("tools") / "calibration" / "left_out_errors.json.gz"
+FIRST: Final = Path("tools") / "calibration" / "first_predictions.csv.gz"
+FIRST_COLUMNS: Final = ("id", "block", "kind", "quantity", "measured", "predicted", "level", "release")
 
-Widths = Mapping[str, Mapping[str, Mapping[tuple[str, str], float]]]
-"""Group that is left out -> kind of case -> quantity and rung -> 90 % factor."""
+Widths = Mapping[str, Mapping[str, Mapping[str, ErrorOf]]]
+"""Group that is left out -> kind of case -> quantity -> its error."""
 
 
 class LeftOut(Record):
@@ -51,36 +54,49 @@ def left_out_predictions(root: Path, kind: str) -> Mapping[tuple[str, str], Left
     """
     if kind not in LEFT_OUT:
         raise UnknownName("kind of group", kind, known=LEFT_OUT)
-    return {
-        (line["id"], line["quantity"]): LeftOut(float(line[kind]), line[f"{kind}_level"])
-        for line in _stored(root, FILE, COLUMNS, script="left_out.py")
-        if line[kind]
-    }
+    lines = read_table(root / FILE) if (root / FILE).exists() else ()
+    found = {}
+    for line in lines:
+        if tuple(line) != COLUMNS:
+            raise BadFact(f"{FILE}: columns must be {', '.join(COLUMNS)}; write it with tools/calibration/left_out.py")
+        if line[kind]:
+            found[line["id"], line["quantity"]] = LeftOut(float(line[kind]), line[f"{kind}_level"])
+    return found
 
 
-def _stored(root: Path, name: Path, columns: tuple[str, ...], *, script: str) -> Iterator[dict[str, str]]:
-    """Lines of a stored table; none where it is not there."""
-    for line in read_table(root / name) if (root / name).exists() else ():
-        if tuple(line) != columns:
-            raise BadFact(f"{name}: columns must be {', '.join(columns)}; write it with tools/calibration/{script}")
-        yield line
+def first_predictions(root: Path) -> list[Score]:
+    """What was predicted of rows before anybody had looked at them (`tools/calibration/first.py`)."""
+    return [
+        Score(
+            id=line["id"],
+            block=line["block"],
+            kind=line["kind"],
+            quantity=line["quantity"],
+            measured=float(line["measured"]),
+            predicted=float(line["predicted"]),
+            level=line["level"],
+            labels=Labels(),
+        )
+        for line in (read_table(root / FIRST) if (root / FIRST).exists() else ())
+    ]
 
 
 def left_out_widths(root: Path, kind: str) -> Widths:
     """
-    Interval factors fitted without a group of a kind, by group; empty where nothing is stored.
+    Errors fitted without a group of a kind, by group; empty where nothing is stored.
 
     Raises
     ------
     BadFact
-        The stored table has other columns.
+        The stored file is not what `tools/calibration/widths.py` writes.
     """
-    found: dict[str, dict[str, dict[tuple[str, str], float]]] = {}
-    for line in _stored(root, WIDTHS, WIDTH_COLUMNS, script="widths.py"):
-        if line["left_out"] == kind:
-            of = found.setdefault(line["group"], {}).setdefault(line["kind"], {})
-            of[line["quantity"], line["rung"]] = float(line["factor"])
-    return found
+    if not (root / WIDTHS).exists():
+        return {}
+    try:
+        stored = msgspec.json.decode(gzip.decompress((root / WIDTHS).read_bytes()), type=dict[str, Widths])
+    except (OSError, msgspec.MsgspecError) as error:
+        raise BadFact(f"{WIDTHS}: {error}; write it with python -m tools.calibration.widths") from error
+    return stored.get(kind, {})
 
 
 def left_out_scores(
@@ -96,7 +112,7 @@ def left_out_scores(
     Parameters
     ----------
     widths : mapping, optional
-        Factors fitted without a group (`left_out_widths`); without them, and for groups not among them, as shipped.
+        Errors fitted without a group (`left_out_widths`); without them, and for groups not among them, as shipped.
     group : mapping, optional
         Row id -> the group that is left out with it.
     """
@@ -122,17 +138,14 @@ def _shift_interval(item: Score, known: LeftOut) -> tuple[float | None, float | 
     return item.low * known.predicted / item.predicted, item.high * known.predicted / item.predicted
 
 
-def _around(item: Score, name: str, known: LeftOut, own: Mapping[tuple[str, str], float] | None) -> tuple[float, float]:
-    """An interval of the factors, and what the shipped one carries beyond its table's: at a rate, the queue's share."""
-    above = UPPER.get(name, name)
-    down, up = (_width(item, end, known.level, own) for end in (name, above))
+def _around(item: Score, name: str, known: LeftOut, own: Mapping[str, ErrorOf] | None) -> tuple[float, float]:
+    """The interval of these errors, and what the shipped one carries beyond its own: at a rate, the queue's share."""
+    of = spread(item.kind, name, level=known.level)
+    if own and TAKES.get((item.kind, name), (name,))[0] in own:
+        of = spread_of(own, item.kind, quantity=name, level=known.level)
+    down, up = of.at(-1.0), of.at(1.0)
     if item.level and item.predicted and item.low and item.high:
-        down *= max(1.0, item.predicted / item.low / factor(item.kind, name, rung=item.level))
-        up *= max(1.0, item.high / item.predicted / factor(item.kind, above, rung=item.level))
-    return known.predicted / down, known.predicted * up
-
-
-def _width(item: Score, name: str, rung: str, own: Mapping[tuple[str, str], float] | None) -> float:
-    """The factor without the group where such factors are stored, else the shipped one."""
-    stored = own is not None and any(quantity == name for quantity, _ in own)
-    return factor_of(own, name, rung=rung) if own is not None and stored else factor(item.kind, name, rung=rung)
+        shipped = spread(item.kind, name, level=item.level)
+        down *= min(1.0, item.low / item.predicted / shipped.at(-1.0))
+        up *= max(1.0, item.high / item.predicted / shipped.at(1.0))
+    return known.predicted * down, known.predicted * up

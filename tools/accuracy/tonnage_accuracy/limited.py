@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from tonnage.catalog.fitted import factor
+from tonnage.catalog.spreads import spread
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import Case, Latency, Result, ServeCase, ServeResult, Traffic
 from tonnage.errors import BadFact
@@ -62,25 +62,26 @@ def at_highest_rate(case: ServeCase, limits: Limits, *, predict: Predict) -> Res
     if found.tpot_s is None or not found.fits:
         return found
     # Slower and quicker steps, as far as a time per token is known.
-    error = factor("serve", "tpot_s", rung=found.level)
-    slow, quick = (
-        _highest(case, Limits(limits.ttft_s / k, limits.tpot_s / k), predict=predict) for k in (error, 1.0 / error)
-    )
+    paces = [spread("serve", "tpot_s", level=found.level).at(end) for end in (1.0, -1.0)]
+    slow, quick = (_highest(case, Limits(limits.ttft_s / k, limits.tpot_s / k), predict=predict) for k in paces)
     rate = _rate(found)
-    down = math.log(rate * error / _rate(slow)) if slow else math.log(_FURTHEST)
-    up = math.log(_rate(quick) * error / rate) if quick else 0.0
+    down = math.log(rate * paces[0] / _rate(slow)) if slow else math.log(_FURTHEST)
+    up = math.log(_rate(quick) / paces[1] / rate) if quick else 0.0
     changes: dict[str, Quantity | Latency] = {}
     for name in _RATES:
         value: Quantity | None = getattr(found, name)
         if value is not None:
-            own = math.log(factor("serve", name, rung=found.level))
-            low, high = (value.value * math.exp(side * math.hypot(far, own)) for side, far in ((-1, down), (1, up)))
+            own = spread("serve", name, level=found.level)
+            low, high = (
+                value.value * own._replace(width=math.hypot(far, own.width)).at(side)
+                for side, far in ((-1.0, down), (1.0, up))
+            )
             changes[name] = replace(value, low=low, high=high)
     for name in _PLAIN:
         time: Latency | None = getattr(found, name)
         if time is not None:
-            wide = factor("serve", name, rung=found.level)
-            changes[name] = replace(time, low=time.mean / wide, high=time.mean * wide)
+            own = spread("serve", name, level=found.level)
+            changes[name] = replace(time, low=time.mean * own.at(-1.0), high=time.mean * own.at(1.0))
     return replace(found, **changes)
 
 

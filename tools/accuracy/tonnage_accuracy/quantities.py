@@ -64,6 +64,8 @@ ATTRIBUTES: Final[dict[tuple[str, str], str]] = {
     ("infer", "memory_gb"): "memory",
 }
 """Kind of case and scored quantity -> the attribute of the result that answers it."""
+QUANTITY_OF: Final = ATTRIBUTES | {("train", speed): "step_s" for speed in SPEEDS}
+"""The same by the name of its error: rates of training are one over its step and share that of the step."""
 _SCALE: Final = {"e2e_ms": 1e3, "tpot_ms": 1e3, "memory_gb": 1e-9, "peak_mem_gb": 1e-9}
 """From the unit of a result's quantity to that of the scored one, where they differ."""
 

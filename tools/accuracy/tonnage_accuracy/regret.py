@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from tonnage.core.error_model import chance_of, end_of
+from tonnage.catalog.spreads import chance_of, end_of
 from tonnage.core.ranking import unlikely
 from tonnage_accuracy.grouping import group_by
 from tonnage_accuracy.metrics import quantile

@@ -23,8 +23,7 @@ from tonnage.domain.training import TrainSetup
 from tonnage.errors import TonnageError
 from tonnage.questions.train.search import over_best_layout
 from tonnage.record import Record
-from tonnage_accuracy.grouping import LEFT_OUT, group_by
-from tonnage_accuracy.intervals import ANY, fit
+from tonnage_accuracy.grouping import group_by
 from tonnage_accuracy.left_out import LeftOut, left_out_scores
 from tonnage_accuracy.metrics import absolute_error_share, quantile
 from tonnage_accuracy.quantities import SPEEDS
@@ -35,9 +34,6 @@ from tonnage_accuracy.train_cases import train_case
 
 NEAR: Final = 1.05
 """Step over that of the best found, up to which a published layout counts as near it."""
-
-COVERED: Final = (0.86, 0.94)
-"""Share that 90 % intervals are to hold."""
 
 SOURCES: Final = {
     "BLOOM": ("bloom", "bloom-prod"),
@@ -132,7 +128,6 @@ def training_figures(
         *median_figures(medians),
         *_memory_figures(error_shares(peaks), (*own, *out_of_memory)),
         *median_figures(networks),
-        *_coverage_figures(unseen),
     ]
     return tuple(figure for figure in found if figure.rows)
 
@@ -236,29 +231,6 @@ def _memory_figures(peaks: Sequence[float], scores: Iterable[Score]) -> list[Fig
             group="fits or not", figure="share said to fit that did not", rows=len(verdicts), value=unsafe, at_most=0.01
         ),
     ]
-
-
-def _coverage_figures(unseen: Mapping[str, list[Score]]) -> list[Figure]:
-    """Every number once for each kind of group that it was predicted without; widths too are of other groups alone."""
-    low, high = COVERED
-    every = [item for kind in LEFT_OUT for item in unseen.get(kind, ())]
-    whole = {factor.quantity: factor for factor in fit(every) if factor.rung == ANY}
-    found = []
-    for group, quantity in (("speed", "step_s"), ("peak memory", "memory_peak_bytes")):
-        known = whole.get(quantity)
-        share = known.coverage_rows if known else None
-        rows = known.rows if known and share is not None else 0
-        found.append(
-            Figure(
-                group=group,
-                figure="inside a 90 % interval that never saw the group",
-                rows=rows,
-                value=share,
-                at_least=low,
-                at_most=high,
-            )
-        )
-    return found
 
 
 def layout_figures(compared: Sequence[Compared]) -> tuple[Figure, ...]:

@@ -18,10 +18,10 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.spreads import chance_of, end_at
 from tonnage.core.calibration_use import Run, at_once
 from tonnage.core.deployment import case_of, deploy
 from tonnage.core.driver import Found, Kind, alone, plan_or_relax
-from tonnage.core.error_model import chance_of, end_at
 from tonnage.core.header import Context, Infeasible, nearness
 from tonnage.core.quality import apply_quality_floor, changes_among
 from tonnage.core.ranking import surely_cheapest, unlikely, with_verdicts
@@ -217,7 +217,7 @@ def _work(asked: Context[Batch], configuration: Configuration) -> Work | Infeasi
         at=at,
         served=found,
         # Items are tokens over a fixed length, and tokens per second is what most measurements state.
-        factor=errors.factor("output_tokens_per_s"),
+        error=errors.spread("output_tokens_per_s"),
         basis=basis,
         weight_bytes=stored_bytes(model, configuration.precision),
     )
@@ -266,7 +266,7 @@ def _size_run(request: Batch, at: Candidate) -> JobRun | Verdict:
     if request.deadline_s is None:
         run = _without_haste(at)
     else:
-        speed = at.work.factor ** -end_at(request.confidence)
+        speed = at.work.error.at(-end_at(request.confidence))
         firm, middle = (at.instances_by(request.deadline_s, speed=each) for each in (min(1.0, speed), 1.0))
         if middle is None or middle > most:
             return narrative.too_late(request, at.run(most))
@@ -283,7 +283,7 @@ def _chance(request: Batch, at: Candidate, instances: int) -> float | None:
         return None
 
     def keeps(x: float) -> bool:
-        run = at.run(instances, speed=at.work.factor**-x)
+        run = at.run(instances, speed=at.work.error.at(-x))
         late = request.deadline_s is not None and run.wall_s > request.deadline_s * (1.0 + ROUNDING)
         return not late and (request.budget_usd is None or run.usd <= request.budget_usd * (1.0 + ROUNDING))
 

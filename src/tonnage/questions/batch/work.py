@@ -20,7 +20,7 @@ from tonnage.core.deployment import Deployment
 from tonnage.core.host import energy_of_run, energy_use, serving_needs
 from tonnage.core.replica import MOST_CACHE
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.answer import Basis, Quantity
+from tonnage.domain.answer import Basis, Quantity, Spread
 from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.cost import BillingRules
 from tonnage.domain.money import Offer
@@ -43,8 +43,8 @@ class Work(Record, kw_only=True):
     at: Deployment
     served: Served
     """One replica, always full; its requests are the items."""
-    factor: float
-    """90 % factor of their rate. [-]"""
+    error: Spread
+    """Of their rate."""
     basis: Basis
     weight_bytes: float
 
@@ -174,8 +174,8 @@ class JobRun(Record, kw_only=True):
     @property
     def ends(self) -> tuple[JobRun, JobRun]:
         """What it becomes at the fast and at the slow end of the rate's interval."""
-        factor = self.at.work.factor
-        return self.at.run(self.instances, speed=factor), self.at.run(self.instances, speed=1.0 / factor)
+        quick, slow = (self.at.run(self.instances, speed=self.at.work.error.at(end)) for end in (1.0, -1.0))
+        return quick, slow
 
 
 def candidate_of(work: Work, offer: Offer, *, term: str) -> Candidate | None:
@@ -226,7 +226,7 @@ def option_of(run: JobRun, *, accelerator: Accelerator, today: date) -> BatchOpt
         configuration=work.configuration,
         replicas=run.replicas,
         accelerators=run.accelerators,
-        items_per_s=Quantity(value=work.items_per_s, unit="1/s", basis=work.basis).within(work.factor),
+        items_per_s=Quantity(value=work.items_per_s, unit="1/s", basis=work.basis).spread(work.error),
         concurrency=work.served.running,
         binds=work.binds,
         memory=pool.memory,

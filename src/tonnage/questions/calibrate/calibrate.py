@@ -18,8 +18,9 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import Additions, part_name
 from tonnage.catalog.fitted import Priors, causes, priors
-from tonnage.core.drift import SAME_AS
-from tonnage.core.error_model import NINETY, ErrorModel, as_measured
+from tonnage.catalog.spreads import NINETY
+from tonnage.core.drift import SAME_AS, STUDENT_NINETY
+from tonnage.core.error_model import ErrorModel, as_measured
 from tonnage.domain.calibration import CALIBRATE_SCHEMA, Calibrated, Calibration, CalibrationError, Learnt, Stretch
 from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.measurement import Measurement
@@ -134,9 +135,9 @@ def _interval_factors(
         noise = found.found.noise[name] ** 2
         left = float(np.mean(found.found.spread(own) ** 2)) - noise
         before = max(0.0, _deviation(name, loads[0].level) ** 2 - noise)
-        near[name] = math.exp(NINETY * math.sqrt(left + noise))
+        near[name] = math.exp(STUDENT_NINETY * math.sqrt(left + noise))
         kept = (1.0 - carried * share) * before + carried**2 * left + noise
-        far[name] = max(near[name], math.exp(NINETY * math.sqrt(kept)))
+        far[name] = max(near[name], math.exp(STUDENT_NINETY * math.sqrt(kept)))
     for name, other in SAME_AS.items():
         if other in near:
             near[name], far[name] = near[other], far[other]
@@ -178,8 +179,8 @@ def _one_stack(loads: Sequence[MeasuredLoad]) -> MeasuredLoad:
 
 
 def _deviation(name: str, level: str) -> float:
-    """Standard deviation of the logarithm behind a quantity's 90 % factor."""
-    return math.log(ErrorModel(kind="serve", level=level).factor(name)) / NINETY
+    """Standard deviation of the logarithm, were its 90 % those of a normal."""
+    return ErrorModel(kind="serve", level=level).spread(name).width / NINETY
 
 
 def _further(name: str, level: str, known: str) -> float:

@@ -20,8 +20,8 @@ from tonnage import catalog
 from tonnage.catalog import Additions, part_name
 from tonnage.catalog.fitted import priors
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.spreads import NINETY
 from tonnage.core import train_estimate as estimate
-from tonnage.core.error_model import NINETY
 from tonnage.domain.calibration import (
     CALIBRATE_SCHEMA,
     TRAINING,

@@ -19,7 +19,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tonnage.catalog import part_name
-from tonnage.core.error_model import NINETY, correlation
+from tonnage.catalog.spreads import NINETY
+from tonnage.core.error_model import correlation
 from tonnage.domain.answer import Quantity
 from tonnage.domain.calibration import MEASURE_PLAN_SCHEMA, MeasurePlan, Proposal
 from tonnage.domain.plan import ServeOption, ServePlan

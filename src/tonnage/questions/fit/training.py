@@ -197,7 +197,7 @@ def _row(chosen: Chosen) -> FitRow:
 
 def _tight(chosen: Chosen) -> tuple[str, ...]:
     """A note where the peak fits by its estimate, but with a smaller chance than plans ask for; else empty."""
-    from tonnage.core.error_model import chance_within
+    from tonnage.catalog.spreads import chance_within
     from tonnage.core.train_estimate import with_interval
     from tonnage.questions.train.search import MEMORY_SURE
 

@@ -38,14 +38,14 @@ def cost_range(solution: Solution, *, scale: float | None) -> tuple[float | None
 
     A quick plan looks for no other fleets: the one picked then costs as much less, or more.
     """
-    factors = [candidate.rate_factor for _, candidate in solution.running()]
-    if not factors:
+    errors = [candidate.rate_error for _, candidate in solution.running()]
+    if not errors:
         return None, None
     asked, cost = solution.asked, solution.fleet.cost
-    factor = math.exp(sum(math.log(one) for one in factors) / len(factors))
+    quick, slow = (math.exp(sum(math.log(one.at(end)) for one in errors) / len(errors)) for end in (1.0, -1.0))
     if asked.request.quick or stop_asked():
-        return cost / factor, cost * factor
-    low, high = (_cost(problem_of(replace(asked, speed=speed))[0], scale) for speed in (factor, 1.0 / factor))
+        return cost / quick, cost / slow
+    low, high = (_cost(problem_of(replace(asked, speed=speed))[0], scale) for speed in (quick, slow))
     return low, high
 
 

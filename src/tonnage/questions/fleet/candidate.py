@@ -16,14 +16,14 @@ from msgspec.structs import replace
 from tonnage.catalog import Additions, part_name
 from tonnage.catalog.hardware import Slice, part_of, slices_of
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.core.error_model import end_at
+from tonnage.catalog.spreads import end_at
 from tonnage.core.header import Infeasible
 from tonnage.core.quality import apply_quality_floor
 from tonnage.core.replica import Replica
 from tonnage.core.session_reuse import reusing_replica
 from tonnage.core.sites import Site
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.answer import Quantity, Verdict
+from tonnage.domain.answer import Quantity, Spread, Verdict
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
@@ -52,8 +52,8 @@ class Candidate(Record, kw_only=True):
     configuration: Configuration | TrainConfiguration
     memory: Quantity
     """Of the fullest accelerator of a replica. [bytes]"""
-    rate_factor: float
-    """The 90 % factor of what a replica carries. [-]"""
+    rate_error: Spread
+    """Of what a replica carries."""
     replica: Replica | None = None
     """For the mean lengths of all requests; samples have none."""
     points: tuple[Point | None, ...]
@@ -101,7 +101,7 @@ class Candidate(Record, kw_only=True):
         One error holds for all replicas of it and for all buckets: it is the quantile of their capacities together.
         """
         if workload.kind == "batch":
-            slower = self.rate_factor ** -end_at(confidence)
+            slower = self.rate_error.at(-end_at(confidence))
             return tuple(rate * slower for rate in self.capacities)
         return tuple(
             rate if odds is None or point is None else odds.capacity(confidence) * rate / point.rate_per_s
@@ -338,7 +338,7 @@ def _evaluate(search: _Search, run: Configuration) -> Candidate | Infeasible:
         site=search.site,
         configuration=run,
         memory=replica.pool.memory,
-        rate_factor=replica.rate_factor,
+        rate_error=replica.rate_error,
         replica=replica,
         points=tuple(points),
         rates=(),
@@ -358,7 +358,7 @@ def _for_all_lengths(search: _Search, one: Candidate) -> Candidate:
         return one
     assert isinstance(one.configuration, Configuration)
     replica = reusing_replica(search.allowed, one.configuration, model=search.model, accelerator=search.part)
-    found = replace(one, replica=replica, memory=replica.pool.memory, rate_factor=replica.rate_factor)
+    found = replace(one, replica=replica, memory=replica.pool.memory, rate_error=replica.rate_error)
     return found.carrying(search.workload, one.capacities)
 
 

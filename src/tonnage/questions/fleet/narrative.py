@@ -217,11 +217,11 @@ def _cheapest_request(asked: FleetContext, candidate: Candidate, workload: Fleet
 
 def _rival(candidate: Candidate, workload: FleetWorkload, place: int, *, usd: float) -> Rival:
     """A candidate as a rival for the first measurement, at `usd` for a request a second of the mix. [USD/h]"""
-    rate = Quantity(value=candidate.mix_per_s(workload, predicted=True), unit="1/s").within(candidate.rate_factor)
+    rate = Quantity(value=candidate.mix_per_s(workload, predicted=True), unit="1/s").spread(candidate.rate_error)
     return Rival(
         place=place,
         configuration=candidate.configuration,
-        cost=smoothly(Quantity(value=usd, unit="USD/h").within(candidate.rate_factor)),
+        cost=smoothly(Quantity(value=usd, unit="USD/h").spread(candidate.rate_error)),
         margin=math.inf,
         measured=rate,
         name="requests/s",

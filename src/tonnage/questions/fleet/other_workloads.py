@@ -28,10 +28,12 @@ from msgspec.structs import replace
 from tonnage.catalog import Additions, accelerators_text
 from tonnage.catalog.hardware import Slice, decoder, part_of, slices_of
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.core.error_model import end_within, joint_chance
+from tonnage.catalog.spreads import end_within
+from tonnage.core.error_model import joint_chance
 from tonnage.core.header import Infeasible
 from tonnage.core.sites import Site
 from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.answer import Spread
 from tonnage.domain.infer_plan import Infer
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
@@ -144,7 +146,7 @@ def _sample_candidate(
         configuration=run,
         memory=memory_of(setup, times),
         points=(None,),
-        rate_factor=errors_of(setup).factor("samples_per_s"),
+        rate_error=errors_of(setup).spread("samples_per_s"),
         rates=_planned(asked, rate),
         surely=partial(_sample_rates_at, asked, setup, tried),
         batches=tuple(one for one in tried if one.batch <= times.batch),
@@ -324,7 +326,7 @@ def _run_candidate(asked: TrainContext, option: TrainOption, *, number: int, sit
         site=site,
         configuration=option.configuration,
         memory=option.memory,
-        rate_factor=wall.high / wall.value,
+        rate_error=Spread(math.log(wall.high / wall.value)),
         points=(None,),
         rates=surely(asked.request.confidence),
         surely=surely,

@@ -19,9 +19,10 @@ from tonnage import catalog
 from tonnage.catalog import Additions, part_name
 from tonnage.catalog.hardware import Decoder, decoder
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.spreads import end_at
 from tonnage.core.board_power import work_load
 from tonnage.core.driver import Found, Kind, plan_or_relax
-from tonnage.core.error_model import end_at, end_of, joint_chance
+from tonnage.core.error_model import joint_chance
 from tonnage.core.header import Context
 from tonnage.core.host import LoadShare, energy_use, offer_of, sampling_needs
 from tonnage.core.ranking import unlikely
@@ -297,8 +298,8 @@ def firm_per_s(request: Infer, setup: Setup, *, times: Times) -> float:
     What one accelerator carries with the headroom kept and with the confidence asked for, whichever is less, whatever
     its latency. [1/s]
     """
-    spread = math.log(errors_of(setup).factor("samples_per_s"))
-    return times.samples_per_s * min(1.0 - request.headroom, math.exp(-spread * end_at(request.confidence)))
+    firm = errors_of(setup).spread("samples_per_s").at(-end_at(request.confidence))
+    return times.samples_per_s * min(1.0 - request.headroom, firm)
 
 
 def chance_of_load(request: Infer, setup: Setup, *, times: Times, each: float, waits: float) -> float:
@@ -307,11 +308,10 @@ def chance_of_load(request: Infer, setup: Setup, *, times: Times, each: float, w
     `waits` [s]. [-]
     """
     errors = errors_of(setup)
-    spread, slow = (math.log(errors.factor(name)) for name in ("samples_per_s", "latency_s"))
-    ends = [math.log(times.samples_per_s / each) / spread if spread else end_of(True)]
+    carried, late = (errors.spread(name) for name in ("samples_per_s", "latency_s"))
+    ends = [carried.turned.reach(math.log(times.samples_per_s / each))]
     if request.latency_s is not None:
-        room = math.log(request.latency_s / waits)
-        ends.append(room / slow if slow else end_of(room >= 0.0))
+        ends.append(late.reach(math.log(request.latency_s / waits)))
     return joint_chance(ends)
 
 
@@ -376,8 +376,8 @@ def _build_option(
         precision=setup.case.precision,
         engine=setup.runtime.engine,
         batch=times.batch,
-        capacity_per_s=Quantity(value=capacity, unit="1/s", basis=setup.basis).within(errors.factor("samples_per_s")),
-        latency_s=Quantity(value=waits, unit="s", basis=setup.basis).within(errors.factor("latency_s")),
+        capacity_per_s=Quantity(value=capacity, unit="1/s", basis=setup.basis).spread(errors.spread("samples_per_s")),
+        latency_s=Quantity(value=waits, unit="s", basis=setup.basis).spread(errors.spread("latency_s")),
         chance=chance,
         sure=chance >= request.confidence,
         used=used,

@@ -204,7 +204,7 @@ def _row(request: Serve, found: Candidate, *, count: int) -> OwnRow:
     replicas = replicas_of(count, layout.ranks, per_node=found.site.per_node)
     output = found.best.rate_per_s * replicas * request.lengths.output_tokens
     errors = errors_at(replica, found.best, prompt_tokens=request.lengths.prompt_tokens, state=None)
-    total = Quantity(value=output, unit="tokens/s", basis=replica.basis).within(errors.factor("tpot_s"))
+    total = Quantity(value=output, unit="tokens/s", basis=replica.basis).spread(errors.spread("tpot_s").turned)
     return OwnRow(
         model=request.model,
         engine=found.configuration.engine.name,

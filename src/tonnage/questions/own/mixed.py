@@ -183,7 +183,7 @@ def _row(
         layers=single.layers,
         devices=tuple(device.name for device in held),
         host_layers=single.host_layers,
-        decode_per_s=rate.within(worst.errors.factor("tpot_s")),
+        decode_per_s=rate.spread(worst.errors.spread("tpot_s").turned),
         pipeline_per_s=1.0 / slowest,
         alone=next(
             (group.name for (group, _), device in zip(devices, held, strict=True) if device.most_layers >= layers), ""

@@ -386,7 +386,9 @@ def _evidence(rows: Sequence[LocalRow]) -> list[str]:
     if not rows:
         return []
     bases = " and ".join(dict.fromkeys(row.decode_per_s.basis.value for row in rows))
-    return [f"Rates of {rows[0].engine}, one request: {bases}; in brackets 90 % of measurements of such cases."]
+    sure = all(row.decode_per_s.certified for row in rows)
+    share = "90 % of measurements of such cases" if sure else "what too few sources taught to be certifiable as 90 %"
+    return [f"Rates of {rows[0].engine}, one request: {bases}; in brackets {share}."]
 
 
 def _tokens(count: int) -> str:

@@ -216,7 +216,7 @@ def _board_w(side: Side, token_s: float, *, share: float, cards: int) -> Quantit
 
 
 def _rate(side: Side, value: float, name: str, basis: Basis) -> Quantity:
-    return Quantity(value=value, unit="tokens/s", basis=basis).within(side.errors.factor(name))
+    return Quantity(value=value, unit="tokens/s", basis=basis).spread(side.errors.spread(name))
 
 
 def _most_context(asked: Asked, machine: Machine, offload: Offload) -> int:

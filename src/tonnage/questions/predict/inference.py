@@ -298,7 +298,7 @@ def memory_of(setup: Setup, times: Times) -> Quantity:
         Quantity(name="context", value=0.0 if on_host else _CONTEXT_BYTES, basis=Basis.ASSUMED),
     ]
     found = Quantity.of_parts("bytes", parts)
-    return found.within(ErrorModel(kind="infer", level=found.basis.value).factor("memory"))
+    return found.spread(ErrorModel(kind="infer", level=found.basis.value).spread("memory"))
 
 
 def _weights(setup: Setup, name: str) -> float:
@@ -307,7 +307,7 @@ def _weights(setup: Setup, name: str) -> float:
 
 def _quantity(value: float, unit: str, name: str, setup: Setup, parts: tuple[Quantity, ...] = ()) -> Quantity:
     found = Quantity(value=value, unit=unit, basis=setup.basis, parts=parts)
-    return found.within(errors_of(setup).factor(name))
+    return found.spread(errors_of(setup).spread(name))
 
 
 def errors_of(setup: Setup) -> ErrorModel:

@@ -7,7 +7,7 @@ from itertools import chain, repeat
 from typing import Any, Final, NamedTuple
 
 from tonnage.catalog import model_name, part_name, parts_name, product
-from tonnage.domain.answer import BREAKDOWN_SCHEMA, Breakdown, Quantity
+from tonnage.domain.answer import BREAKDOWN_SCHEMA, Breakdown, Quantity, doubt
 from tonnage.domain.case import Case, InferCase, Latency, Result, ServeResult, TrainCase, TrainResult
 from tonnage.domain.metrics import METRICS, OBJECTIVES
 from tonnage.domain.published import Near
@@ -96,8 +96,8 @@ def _single(one: Predicted) -> tuple[Block, ...]:
     result = one.result
     head = Headline("fits" if result.fits else f"does not fit: {result.why}", good=result.fits)
     meters = [
-        Meter(name, _amount(value, unit), interval=_between(low, high, unit))
-        for name, unit, value, low, high in _numbers(result)
+        Meter(name, _amount(value, unit), interval=_between(found, unit))
+        for name, unit, value, found in _numbers(result)
     ]
     level = " ".join(part for part in result.level.split(":") if part != result.basis)
     told = f"Basis: {result.basis}{f' ({level})' if level else ''}."
@@ -178,28 +178,30 @@ def _cells(result: Result) -> dict[str, str]:
     """Name of a number -> the number with its interval."""
     return {
         name: " ".join(filter(None, (_amount(value, unit), f"({between})" if between else "")))
-        for name, unit, value, low, high in _numbers(result)
-        for between in (_between(low, high, unit),)
+        for name, unit, value, found in _numbers(result)
+        for between in (_between(found, unit),)
     }
 
 
-def _numbers(result: Result) -> Iterator[tuple[str, str, float, float | None, float | None]]:
-    """Name, unit, value and the bounds of 90 % of such cases."""
+def _numbers(result: Result) -> Iterator[tuple[str, str, float, Quantity | Latency]]:
+    """Name, unit, value and what bounds it."""
     for metric in METRICS.values():
         value = getattr(result, metric.name, None)
         if isinstance(value, Quantity):
-            yield metric.title, metric.unit, value.value, value.low, value.high
+            yield metric.title, metric.unit, value.value, value
         elif isinstance(value, Latency) and metric.name != "itl_s":
-            yield metric.title, metric.unit, value.mean, value.low, value.high
+            yield metric.title, metric.unit, value.mean, value
 
 
-def _between(low: float | None, high: float | None, unit: str) -> str:
+def _between(found: Quantity | Latency, unit: str) -> str:
     """The interval in words; empty where there is none."""
+    low, high = found.low, found.high
     if low is None or high is None:
         return ""
-    return (
+    said = (
         span(low, high, unit=unit) if unit else f"{low:,.3g}-{high:,.3g}" if high < 1e3 else f"{low:,.0f}-{high:,.0f}"
     )
+    return said + doubt(found.certified)
 
 
 def _amount(value: float, unit: str) -> str:

@@ -151,4 +151,5 @@ def _latency(errors: ErrorModel, name: str, mean: float, tail: Tail | None = Non
     """A mean with its tail where that is known, and its 90 % interval."""
     low, high = errors.bounds(name, mean)
     p50, p95, p99 = tail or (None, None, None)
-    return Latency(mean=mean, p50=p50, p95=p95, p99=p99, low=low, high=high)
+    certified = errors.spread(name).certified
+    return Latency(mean=mean, p50=p50, p95=p95, p99=p99, low=low, high=high, certified=certified)

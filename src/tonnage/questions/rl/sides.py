@@ -260,7 +260,7 @@ def training(case: RlCase, model: Model, *, accelerator: Accelerator, factor: fl
         notes=chosen.notes,
         optimizer_steps=math.ceil(case.responses / batch),
         step=estimate.step(setup),
-        forward=forward_time(setup).within(estimate.errors(setup).factor("step_s")),
+        forward=forward_time(setup).spread(estimate.errors(setup).spread("step_s")),
         passes=passes_of(case),
         critics=int(case.algorithm == "ppo"),
         factor=factor,

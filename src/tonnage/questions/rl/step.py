@@ -237,9 +237,9 @@ def _factor(tree: Quantity, made: Generation, trained: Training, *, least: float
     The 90 % factor of a step [-], at least the fit's. Errors of generation and training are independent, so their
     shares add in squares; where both work at once, the larger counts.
     """
-    serve = made.errors.factor("output_tokens_per_s") if made.errors else 1.0
-    train = estimate.errors(trained.setup).factor("step_s")
-    spread = (math.log(serve) * made.total_s, math.log(train) * trained.total_s)
+    serve = made.errors.spread("output_tokens_per_s").width if made.errors else 0.0
+    train = estimate.errors(trained.setup).spread("step_s").width
+    spread = (serve * made.total_s, train * trained.total_s)
     if any(part.rule == "max" for part in tree.parts):
         return max(least, math.exp(max(spread) / tree.value))
     return max(least, math.exp(math.hypot(*spread) / tree.value))

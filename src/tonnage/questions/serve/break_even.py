@@ -197,11 +197,11 @@ def _contender(request: Serve, scaled: _ScaledCandidate, *, best: Point, binds: 
     A candidate's fleet for this request with its cost, and the cost if capacity lies at either end of its interval;
     None where no offer holds it, or it breaks the request's limit of count or budget.
     """
-    c, error = scaled.candidate.configuration, scaled.candidate.replica.rate_factor
+    c, error = scaled.candidate.configuration, scaled.candidate.replica.rate_error
     firm = scaled.odds_under(request.slo).capacity(request.confidence) * scaled.scale
     counts = [
         replicas_of(request, best, factor=factor, firm=firm, seats=binds in SEATS, adapters=c.engine.adapters)
-        for factor in (1.0, error, 1.0 / error)
+        for factor in (1.0, error.at(1.0), error.at(-1.0))
     ]
     usd, low, high = (_usd(request, scaled, count) for count in counts)
     ranks = c.ranks

@@ -4,8 +4,9 @@ How likely does one replica meet every objective at a load, and how much may it 
 The error model says how far latencies may be off; the steady state says what that does to a queue. If every step takes
 k times as long as predicted, T(rate; k D) = k T(k rate; D): the objective still holds where k T(k rate) does. `x`
 counts how far an error goes towards the end of its 90 % interval, so that the tail of a first token takes
-factor_ttft ** x while steps take factor_tpot ** x; the largest x at which a limit holds is a quantile of the normal
-distribution, and so a chance. That the replica keeps up at all is part of it: beyond what it can take no limit holds.
+`ttft.at(x)` times as long while steps take `tpot.at(x)` times (`domain.answer.Spread`); the largest x at which a limit
+holds is a quantile of the errors, and so a chance. That the replica keeps up at all is part of it: beyond what it can
+take no limit holds.
 
 Latencies of one load share some of their causes (`error_model.joint_chance`). Widths differ by class of load, so that
 the chance at a load is the least over it and the classes below it: a smaller load is never less likely to be met.
@@ -19,8 +20,10 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from tonnage.core.error_model import chance_of, end_of, joint_chance
+from tonnage.catalog.spreads import chance_of, end_of
+from tonnage.core.error_model import joint_chance
 from tonnage.core.replica import Replica, errors_by_load
+from tonnage.domain.answer import Spread
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
 from tonnage.simulation.capacity import LONE, Steady, stated
@@ -34,11 +37,11 @@ BEYOND_DOUBT: Final = 1e-6
 
 
 class _Class(NamedTuple):
-    """A class of load: where it ends, and the 90 % factors of latencies in it."""
+    """A class of load: where it ends, and the errors of latencies in it."""
 
     end: float
     """In the unit of the load. [1/s or requests]"""
-    factors: Mapping[str, float]
+    errors: Mapping[str, Spread]
 
 
 class Curve:
@@ -64,7 +67,7 @@ class Curve:
             if self.open:
                 span = math.log(top / LONE)
                 at = _between(self.loads, (at - math.log(LONE)) / span * (POINTS - 1) if span > 0 else 0.0)
-            found.append(_Class(math.exp(at), {q: math.log(errors.factor(q)) for q in self.latencies}))
+            found.append(_Class(math.exp(at), {q: errors.spread(q) for q in self.latencies}))
             if end >= top:
                 break
         return found
@@ -79,7 +82,7 @@ class Odds:
         self._capacities: dict[float, float] = {}
         self._least = [1.0]
         for own in curve.classes[:-1]:
-            self._least.append(min(self._least[-1], joint_chance(self._reaches(own.end, own.factors))))
+            self._least.append(min(self._least[-1], joint_chance(self._reaches(own.end, own.errors))))
 
     @property
     def most(self) -> float:
@@ -121,7 +124,7 @@ class Odds:
         """The least chance of lighter classes of load, and how far the error of each latency may go."""
         classes = self.curve.classes
         place = next((i for i, own in enumerate(classes) if load <= own.end), len(classes) - 1)
-        return self._least[place], self._reaches(load, classes[place].factors)
+        return self._least[place], self._reaches(load, classes[place].errors)
 
     def capacity(self, confidence: float) -> float:
         """
@@ -143,22 +146,24 @@ class Odds:
             low, high = (middle, high) if self._likely(middle, confidence) else (low, middle)
         return low
 
-    def _reaches(self, load: float, factors: Mapping[str, float]) -> list[float]:
-        """How far the error of each limited latency may go at a load under one class's factors (see `_reach`)."""
+    def _reaches(self, load: float, errors: Mapping[str, Spread]) -> list[float]:
+        """How far the error of each limited latency may go at a load under one class's errors (see `_reach`)."""
         at = math.log(load)
-        return [self._reach(at, name, limit=limit, factors=factors) for name, limit in self._limits.items()]
+        return [self._reach(at, name, limit=limit, errors=errors) for name, limit in self._limits.items()]
 
-    def _reach(self, at: float, name: str, *, limit: float, factors: Mapping[str, float]) -> float:
+    def _reach(self, at: float, name: str, *, limit: float, errors: Mapping[str, Spread]) -> float:
         """
         The largest x at which a latency keeps its limit, in half-widths of the 90 % interval; negative where it misses
         the limit as predicted. `at` and `limit` are logarithms of load and seconds.
         """
-        own, steps = factors[name], factors["tpot_s"]
+        own, steps = errors[name].width, errors["tpot_s"].width
+        limit -= errors[name].bias
         latencies, loads = self.curve.latencies[name], self.curve.loads
         if not self.curve.open:
             if at > loads[-1] + 1e-9:
                 return -math.inf
             return (limit - _at(loads, latencies, at)) / own if own else end_of(limit >= _at(loads, latencies, at))
+        at += errors["tpot_s"].bias  # so much slower steps are so much more load
         if steps <= 0.0 or own <= 0.0:
             # Exact: nothing moves.
             return end_of(at <= loads[-1] and _at(loads, latencies, at) <= limit)

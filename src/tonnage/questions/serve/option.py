@@ -253,10 +253,10 @@ def _cost_interval(request: Serve, made: Bill, *, found: Candidate) -> Quantity:
     Cost of an hour of the fleet with its lines, and what it becomes when capacity lies at either end of its interval.
     """
     ranks, replica = found.configuration.ranks, found.replica
-    error = replica.rate_factor
+    error = replica.rate_error
     # The value planned with is the lower bound of the simulation's own interval.
     more = found.simulated.high_per_s / found.simulated.low_per_s if found.simulated else 1.0
-    fewest, most = (needed_of(request, found, factor=factor) for factor in (error * more, 1.0 / error))
+    fewest, most = (needed_of(request, found, factor=factor) for factor in (error.at(1.0) * more, error.at(-1.0)))
     return Quantity(
         value=made.usd_per_hour,
         unit="USD/h",
@@ -276,9 +276,9 @@ def _capacity(request: Serve, found: Candidate, *, point: Point, steady: Point) 
     # A number in flight is as a closed loop: how long requests take changes the rate, not the queue.
     state = None if request.rate_per_s is None else found.state
     errors = errors_at(replica, steady, prompt_tokens=request.lengths.prompt_tokens, state=state)
-    rate = Quantity(value=best.rate_per_s, unit="1/s", basis=replica.basis).within(replica.rate_factor)
+    rate = Quantity(value=best.rate_per_s, unit="1/s", basis=replica.basis).spread(replica.rate_error)
     if seen is not None:
-        rate = msgspec.structs.replace(rate, high=seen.high_per_s * replica.rate_factor)
+        rate = msgspec.structs.replace(rate, high=seen.high_per_s * replica.rate_error.at(1.0))
     full = (
         seen is None
         and found.configuration.pools is None

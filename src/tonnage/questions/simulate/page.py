@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from tonnage.catalog import model_name, product
+from tonnage.domain.answer import doubt
 from tonnage.domain.case import Latency
 from tonnage.domain.metrics import LATENCIES, METRICS, OBJECTIVES, objectives_text
 from tonnage.domain.simulate import FleetSeen, Occupancy, Simulated, Simulation
@@ -115,7 +116,7 @@ def _cells(latency: Latency) -> list[str]:
     cells = ["" if value is None else show(value, "s") for value in values]
     if latency.low is None or latency.high is None:
         return [*cells, ""]
-    return [*cells, span(latency.low, latency.high, unit="s")]
+    return [*cells, span(latency.low, latency.high, unit="s") + doubt(latency.certified)]
 
 
 def _rates(found: Simulated) -> list[str]:

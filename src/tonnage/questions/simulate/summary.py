@@ -144,6 +144,7 @@ def _latency(values: Any, errors: ErrorModel | None = None, name: str = "") -> L
         p99=found.p99,
         low=low,
         high=high,
+        certified=errors is None or errors.spread(name).certified,
     )
 
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from tonnage.catalog import accelerators_text, model_name, part_name, seller
+from tonnage.catalog.spreads import chance_within
 from tonnage.core.break_even import Axis, Contender, break_even_along, break_even_prices
-from tonnage.core.error_model import chance_within
 from tonnage.core.header import COMMUNITY, names_taken, what_if
 from tonnage.core.ranking import at_risk
 from tonnage.domain.answer import Quantity

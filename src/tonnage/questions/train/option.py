@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import Additions, accelerators_text
 from tonnage.catalog.failures import interruptions, run_fact, spot_uptime
+from tonnage.catalog.spreads import end_within
 from tonnage.core import train_estimate as estimate
-from tonnage.core.error_model import end_within, joint_chance
+from tonnage.core.error_model import joint_chance
 from tonnage.domain.answer import Basis, Quantity, Verdict
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Bill

@@ -12,8 +12,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from tonnage import catalog
+from tonnage.catalog.spreads import chance_within
 from tonnage.core import train_estimate as estimate
-from tonnage.core.error_model import chance_within
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import Links, TrainCase, TrainCaseLayout
@@ -141,7 +141,7 @@ def _search(space: Space, *, keep: int) -> Found:
     """The search of one space with memory, chance of fitting, step time and its lower bounds filled in."""
     least = floor(space.templates)
     driver_bytes, layers = space.templates[0].accelerator.driver_memory_bytes, space.templates[0].model.depth
-    upper = {kind.software.name: estimate.errors(kind).factor("memory_peak_bytes_upper") for kind in space.templates}
+    error = {kind.software.name: estimate.errors(kind).spread("memory_peak_bytes") for kind in space.templates}
     busy: dict[tuple[object, ...], float] = {}
     known: Turns = {}
 
@@ -150,7 +150,7 @@ def _search(space: Space, *, keep: int) -> Found:
 
     def chance(setup: TrainSetup, over: float) -> float:
         peak = driver_bytes + over
-        need = Quantity(value=peak, unit="bytes", low=0.0, high=peak * upper[setup.software.name])
+        need = Quantity(value=peak, unit="bytes").spread(error[setup.software.name])
         fits = chance_within(need, driver_bytes)
         return fits if fits < _MOST else 1.0
 
