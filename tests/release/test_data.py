@@ -331,6 +331,44 @@ def test_a_signed_manifest_is_held_to_its_bounds(tmp_path: Path, changes: dict[s
     assert not rows.installed_versions()
 
 
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"schema": "tonnage.data-index/2"}, "has an index of schema 'tonnage.data-index/2'"),
+        ({"releases": []}, "tonnage.data-index/1 with releases is read"),
+        ({"version": "soon"}, "lists a release that cannot be one: 'soon'"),
+        ({"file": "../x.zip"}, "cannot be one: '2099.01.01', '../x.zip'"),
+        ({"bytes": 0}, "lists a release that cannot be one"),
+        ({"bytes": 100_000_001}, "lists a release that cannot be one"),
+        ({"sha256": "0" * 64}, "is not what its index says (checksum)"),
+        ({}, "needs Tonnage 99.0"),
+    ],
+)
+def test_an_index_is_held_to_its_bounds(server: Server, changes: dict[str, object], says: str) -> None:
+    server.folder.mkdir(exist_ok=True)
+    raw = stated(server.folder / "x.zip", needs="99.0").read_bytes()
+    entry = {"version": SOON, "file": "x.zip", "sha256": hashlib.sha256(raw).hexdigest(), "bytes": len(raw)}
+    whole = {"schema": "tonnage.data-index/1", "releases": [entry | changes]} | changes
+    (server.folder / "index.json").write_text(json.dumps(whole))
+    done = run("update", "--from", server.url)
+    assert done.exit_code == 2 and says in words(done), words(done)
+    assert not rows.installed_versions()
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (["update"], "--from is missing"),
+        (["update", "--from", "nothing-here"], "'nothing-here' is neither a file nor an address"),
+        (["update", "--from", "ftp://a/b"], "is neither a file nor an address"),
+        (["pin", LATER], f"data '{LATER}' is not installed"),
+    ],
+)
+def test_what_is_not_there_is_named(asked: list[str], says: str) -> None:
+    done = run(*asked)
+    assert done.exit_code == 2 and says in words(done)
+
+
 def test_keys_and_their_library_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = str(stated(tmp_path / "x.zip"))
     monkeypatch.setenv("TONNAGE_DATA_KEY", "not-a-key")

@@ -57,7 +57,7 @@ SUITES: Final = {
         ("web/guard.py", "web/models.py", "data/*.py", "foreign.py", "fetch.py", "core/files.py", "export/text.py",
          "catalog/trace_columns.py", "catalog/hub/fields.py", "catalog/hub/config.py"),
         refusals_in,
-        ("tests/web/test_guard.py", "tests/release/test_data.py", "tests/test_foreign.py", "tests/test_fetch.py",
+        ("tests/web/test_refusals.py", "tests/release/test_data.py", "tests/test_foreign.py", "tests/test_fetch.py",
          "tests/core/test_files.py", "tests/export/test_hostile.py", "tests/catalog/test_traces.py",
          "tests/catalog/hub"),
         least=100.0,

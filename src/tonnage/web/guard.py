@@ -162,8 +162,8 @@ def _from_elsewhere(scope: Any, given: Headers) -> Refusal | None:
     """Why a browser that shows another site's page may not ask this; None where it may, or where no other site asks."""
     origin = given.get("origin")
     if origin is not None and origin != "null":
-        scheme, separator, rest = origin.partition("://")
-        if not separator or scheme not in DEFAULT_PORTS or _netloc(rest, scheme) is None:
+        scheme, _, rest = origin.partition("://")
+        if scheme not in DEFAULT_PORTS or _netloc(rest, scheme) is None:
             return (400, f"Origin: '{echo(origin)}' is no origin; one looks like http://localhost:8042")
         if _netloc(rest, scheme) != _netloc(given["host"], scheme):
             return (403, "requests from other sites are refused")
