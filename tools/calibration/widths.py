@@ -39,13 +39,19 @@ from tonnage_accuracy.scoring import Score, score_of
 ROOT: Final = Path(__file__).parents[2]
 TABLE: Final = ROOT / "src" / "tonnage" / "catalog" / "data" / "intervals" / "errors.toml"
 
+OTHER_QUESTION: Final = frozenset({"WHSP"})
+"""
+Sources whose first predictions answered another question than was asked, and say nothing of how far an answer is off:
+thirteen minutes of speech with five beams were given the time of one window of thirty seconds. What was wrong is
+refused or read today; the errors stay in measurements/first_contact.csv.
+"""
 Errors = dict[tuple[str, str], list[Residual]]
 
 
 def main() -> None:
     """Fit, print and write."""
     start, rows = time.monotonic(), taught()
-    scores = [*left_out(rows), *first_predictions(ROOT)]
+    scores = [*left_out(rows), *(one for one in first_predictions(ROOT) if one.block not in OTHER_QUESTION)]
     every = errors_of(scores)
     pooling = pooled(every.values())
     tail = tail_of(every.values(), pooling)

@@ -232,6 +232,7 @@ def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
         free_s=spread.free_s / (layout.dp * layout.pp),
         free_batch=added.free_rows * layout.dp * layout.pp,
         request_s=own,
+        ahead=at.overheads.ahead,
         separate=not mixed,
         step_share=computed / budget,
     )
@@ -389,7 +390,9 @@ def replica_arrays(
     grid = step_grid(placement, batch=most, context=max(2.0, whole), chunk=float(limits.budget), prompt=prompt_tokens)
     table = step_table(grid, overheads)
     arrays = step_arrays(table, max_num_seqs=seats, budget=limits.budget)
+    prepared_s = table.with_host(table.decode_busy_s(1.0, whole, padded=True), 1.0)
     delivery_s = overheads.request_s + _passage_s(table, min(prompt_tokens, float(limits.budget)))
+    delivery_s += overheads.ahead * prepared_s
     if at.drift is not None:
         moved = at.drift.at(in_flight or at.drift.usual)
         arrays, delivery_s = arrays.paced(moved.pace, moved.first), delivery_s * moved.pace

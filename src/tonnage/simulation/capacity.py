@@ -67,6 +67,8 @@ class ReplicaTimes(Record, kw_only=True):
     """Decodes that use this up. [requests]"""
     request_s: float = 0.0
     """Of a prompt alone: what it waits for before it enters a step. [s]"""
+    ahead: float = 0.0
+    """Steps that were prepared before a request came, behind the one that runs. [steps]"""
     separate: bool = False
     """Prompts have steps of their own, and decodes wait for them."""
     step_share: float = 1.0
@@ -125,7 +127,7 @@ class MeanStep(NamedTuple):
     """With what prompts add: the time per token. [s]"""
     rate_per_s: float
     wait_s: float
-    """To the end of the running step, and for the prompts that came with it. [s]"""
+    """To the end of the running step and of those prepared, and for the prompts that came with it. [s]"""
     own_s: float
     """From entering a step to the first token, and what comes before the engine's queue. [s]"""
     tail: float
@@ -142,7 +144,7 @@ def mean_step(times: ReplicaTimes, load: ReplicaLoad, *, concurrency: float) -> 
     busy = min(rate * times.prefill_work_s, MOST_BUSY)
     variance = max(0.0, square - added * added) / (1.0 - busy * busy)
     seen = total + variance / total
-    wait = seen * (0.5 + busy) + total * _wait_for_budget(prompts, times.step_share, load.dispersion)
+    wait = seen * (0.5 + busy) + decode_s * times.ahead + total * _wait_for_budget(prompts, times.step_share, load.dispersion)
     beside = 0.0 if times.separate else decode_s * max(1.0, times.step_share)
     own = max(times.prefill_s, times.request_s + first + beside)
     share = load.slo.percentile / 100.0
