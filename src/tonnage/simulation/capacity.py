@@ -144,7 +144,11 @@ def mean_step(times: ReplicaTimes, load: ReplicaLoad, *, concurrency: float) -> 
     busy = min(rate * times.prefill_work_s, MOST_BUSY)
     variance = max(0.0, square - added * added) / (1.0 - busy * busy)
     seen = total + variance / total
-    wait = seen * (0.5 + busy) + decode_s * times.ahead + total * _wait_for_budget(prompts, times.step_share, load.dispersion)
+    wait = (
+        seen * (0.5 + busy)
+        + decode_s * times.ahead
+        + total * _wait_for_budget(prompts, times.step_share, load.dispersion)
+    )
     beside = 0.0 if times.separate else decode_s * max(1.0, times.step_share)
     own = max(times.prefill_s, times.request_s + first + beside)
     share = load.slo.percentile / 100.0
