@@ -108,6 +108,7 @@ def joint_chance(ends: Sequence[float]) -> float:
 
     Examples
     --------
+    >>> from tonnage.catalog.spreads import end_at, end_of
     >>> one = end_at(0.9)
     >>> [round(joint_chance(ends), 2) for ends in ([one], [one, end_of(True)], [one, one], [one, end_of(False)])]
     [0.9, 0.9, 0.82, 0.0]

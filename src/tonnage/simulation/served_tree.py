@@ -123,10 +123,13 @@ def _total(name: str, seconds: float, *, how: str = "") -> Quantity:
 def closed_tree(table: OpenTable, log: LoopLog, *, clients: float) -> ServedTree:
     """A simulated loop of clients: the mean request's time, divided among the steps that ran meanwhile."""
     opened = _Loop(table, log)
+    prepared_s = table.overheads.ahead * sum(w * r.tpot_s for w, r in log.requests)
+    prepared = table.pricing.leaf("steps prepared before it came", prepared_s, how="mean time per token")
     ttft = Quantity.total(
         TTFT,
         (
             table.pricing.request(table.overheads),
+            *((prepared,) if prepared_s else ()),
             opened.during("queueing delay", ((r.sent_s, r.begun_s, w) for w, r in log.requests), per="request"),
             opened.during("own prefill", ((r.begun_s, r.first_s, w) for w, r in log.requests), per="request"),
         ),
