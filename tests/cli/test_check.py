@@ -130,7 +130,7 @@ def test_another_kind_is_refused(folder: Path) -> None:
 
 
 def test_markdown_holds_what_moved_and_no_markup_of_a_name(folder: Path) -> None:
-    hostile = "x/<img src=x onerror=alert(1)>|[a](b)\n# title @team"
+    hostile = "x/<img src=x onerror=alert(1)>|[a](b) # title @team"
     option = json.loads((folder / "plan.json").read_text())["options"][0]
     cost, run_on = option["cost"], {**option["configuration"], "accelerator": hostile}
     edited(folder, cost={**cost, "value": cost["value"] / 1.238}, configuration=run_on)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tonnage import catalog
 from tonnage.core.deployment import resolve
-from tonnage.domain.answer import Basis
+from tonnage.domain.answer import Basis, Spread
 from tonnage.domain.batch_plan import BatchPlan
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.layout import Engine, Layout
@@ -139,7 +139,7 @@ def rented(items: float, rate: float = 20.0, ranks: int = 1, *, term: str) -> Ca
         items=items,
         at=AT,
         served=Served(ttft_s=1.0, tpot_s=0.2, e2e_s=30.0, requests_per_s=rate, running=64.0),
-        factor=1.4,
+        error=Spread(math.log(1.4)),
         basis=Basis.DERIVED,
         weight_bytes=16e9,
     )
