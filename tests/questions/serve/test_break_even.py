@@ -60,7 +60,8 @@ def test_the_whole_plan_agrees_on_both_sides_of_a_flip(now: Any, words: str, fie
     # Settings (a cache in FP8) are asked of the leading contenders alone: with them a change comes sooner, by 1 % as a
     # rule and by several where the chance hardly rises with the limit.
     past, short = (1.015, 1 / 1.1) if words.endswith("above") else (1 / 1.015, 1.1)
-    before, beyond = (plan(**{field: f"{flip.value * factor:.6g}{unit}"}) for factor in (short, past))
+    least = 1.0 if field == "peak_to_mean" else 0.0  # no peak lies below its mean
+    before, beyond = (plan(**{field: f"{max(least, flip.value * factor):.6g}{unit}"}) for factor in (short, past))
     assert leader(beyond) != leader(now)
     if 0.4 < flip.value / (flip.now or 1.0) < 2.5:
         # Further away, what costs many times the plan now may come in earlier, and was not looked at.
