@@ -19,7 +19,7 @@ def answers() -> dict[str, Any]:
     return {
         "serve": tonnage.plan_serve(model, rate="4/s", traffic="chat", ttft="1 s", tpot="50 ms", accelerator=SOME),
         "fit": tonnage.fit(model, accelerator="H100", context="8k"),
-        "finetune": tonnage.plan_finetune(model, examples="50k", tokens_per_example="800", deadline="24 h"),
+        "finetune": tonnage.plan_finetune(model, examples="2M", tokens_per_example="800", deadline="24 h"),
         "batch": tonnage.plan_batch(model, items="1M", prompt_tokens="500", output_tokens="100", deadline="12 h"),
         "cost": tonnage.rent_or_buy("H100", utilisation="60 %"),
     }
