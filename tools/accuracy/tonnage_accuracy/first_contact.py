@@ -134,8 +134,8 @@ class Mean(Record):
     covered: float | None
 
     def __str__(self) -> str:
-        holds = "" if self.covered is None else f", holds {self.covered:.0%}"
-        return f"{self.error:.1%} ({self.median:.0%}) in {self.groups}{holds}"
+        holds = "-" if self.covered is None else f"{self.covered:.0%}"
+        return f"{self.error:.1%}/{self.median:.0%}/{holds}/{self.groups}"
 
 
 def means(lines: Iterable[dict[str, str]]) -> Iterator[tuple[tuple[str, str, str], dict[str, Mean]]]:
