@@ -301,7 +301,7 @@ def read_size(text: str) -> Model | None:
 
 
 def decoder_of_size(size: float, *, name: str) -> Model:
-    """A dense decoder with that many parameters, to 1 %."""
+    """A dense decoder with that many parameters, to 1 %, its feed-forward width a multiple that kernels like."""
     if not _SMALLEST <= size <= _LARGEST:
         raise BadRequest(f"model: '{echo(name)}' is no size of a decoder; expected 20M to 5T, such as '13B'")
     layers, width = _depth_and_width(size)
@@ -314,7 +314,8 @@ def decoder_of_size(size: float, *, name: str) -> Model:
     outside = vocabulary * width * (1 if tied else 2) + width
     mixer = 2 * width * heads * head_dim + 2 * width * kv_heads * head_dim + 2 * width
     each = (size - outside) / layers - mixer
-    inner = max(round(each / (3 * width) / 16) * 16, 64)
+    step = 256 if width >= 2048 else 32
+    inner = max(round(each / (3 * width) / step) * step, 64)
     group = LayerGroup(
         count=layers,
         mixer=Attention(num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=head_dim),
@@ -408,7 +409,7 @@ def _mixture_layers(used: float, held: float, *, layers: int) -> tuple[tuple[int
 
 def _depth_and_width(size: float, shapes: tuple[tuple[float, int, int], ...] = _SHAPES) -> tuple[int, int]:
     """
-    Layers and width of a decoder of `size` parameters, the width a multiple of the head's.
+    Layers and width of a decoder of `size` parameters: layers that stages of a pipeline divide, heads that ranks do.
 
     Between the two nearest known decoders both grow as powers of the size; beyond the last they go on so.
     """
@@ -418,7 +419,8 @@ def _depth_and_width(size: float, shapes: tuple[tuple[float, int, int], ...] = _
     high = max(upper, 1)
     low = high - 1
     share = (x - points[low][0]) / (points[high][0] - points[low][0])
-    layers = round(math.exp(points[low][1] + share * (points[high][1] - points[low][1])))
+    layers = math.exp(points[low][1] + share * (points[high][1] - points[low][1]))
     width = math.exp(points[low][2] + share * (points[high][2] - points[low][2]))
     step = 1024 if width >= 4096 else 512 if width >= 2048 else 128
-    return max(layers, 4), max(round(width / step) * step, 128)
+    even = 4 if layers >= 24 else 2
+    return max(round(layers / even) * even, 4), max(round(width / step) * step, 128)
