@@ -14,6 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tonnage.catalog.fitted import rl_coefficients
+from tonnage.catalog.spreads import chance_within
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.case import Links
 from tonnage.domain.layout import Layout
@@ -83,8 +84,9 @@ def case_of(request: Rl, place: Place) -> RlCase:
 
 def best_of(request: Rl, place: Place, *, model: Model) -> Arranged | None:
     """
-    The case with the shortest step among the splits; where nothing fits, the first that says why; None where no split
-    divides. Without staleness there is one split: shared accelerators.
+    The case with the shortest step among the splits whose training fits with the confidence asked for, else the surest;
+    where nothing fits, the first that says why; None where no split divides. Without staleness there is one split:
+    shared accelerators.
     """
     base, card = case_of(request, place), place.accelerator
     found: list[Arranged] = []
@@ -92,24 +94,40 @@ def best_of(request: Rl, place: Place, *, model: Model) -> Arranged | None:
     loop = rl_coefficients()
     for split in _splits(request, place):
         case = replace(base, rollout_count=split)
-        try:
-            trained = training(case, model, accelerator=card, factor=loop.training)
-        except TonnageError:  # no whole degrees of this many accelerators
-            continue
         made = _fastest(case, model, card)
         evaluated += 1
         if made is None:
             continue
         laid, generated = made
+        try:
+            trained = training(laid, model, accelerator=card, factor=loop.training)
+        except TonnageError:  # no whole degrees of this many accelerators
+            continue
         result = step_of(laid, generated, trained=trained, error=loop.error)
-        found.append(Arranged(case=laid, result=result, made=generated, trained=trained))
+        usual = Arranged(case=laid, result=result, made=generated, trained=trained)
+        found.append(usual)
+        if _fits(usual) < request.confidence and not laid.recompute:
+            # The same degrees with every layer computed again: slower, and the surest to fit.
+            degrees = replace(laid.train_layout, tp=trained.setup.layout.tp, pp=trained.setup.layout.pp)
+            spared = replace(laid, recompute="full", train_layout=degrees)
+            trained = training(spared, model, accelerator=card, factor=loop.training)
+            result = step_of(spared, generated, trained=trained, error=loop.error)
+            found.append(Arranged(case=spared, result=result, made=generated, trained=trained))
     if not found:
         return None
     fitting = [one for one in found if one.result.fits and one.result.step_s is not None]
     if not fitting:
         return replace(found[0], evaluated=evaluated)
-    best = min(fitting, key=_step_s)
-    return replace(best, evaluated=evaluated, splits=tuple(_split(one) for one in fitting if request.staleness))
+    sure = [one for one in fitting if _fits(one) >= request.confidence]
+    best = min(sure, key=_step_s) if sure else max(fitting, key=_fits)
+    shown = {one.case.rollout_count: one for one in sorted(fitting, key=lambda one: (one is best, -_step_s(one)))}
+    return replace(best, evaluated=evaluated, splits=tuple(_split(one) for one in shown.values() if request.staleness))
+
+
+def _fits(one: Arranged) -> float:
+    """How surely training fits. [-]"""
+    driver_bytes = one.trained.setup.accelerator.driver_memory_bytes
+    return chance_within(one.result.train_memory, driver_bytes) if one.result.train_memory is not None else 0.0
 
 
 def _step_s(one: Arranged) -> float:
