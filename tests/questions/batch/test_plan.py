@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import tonnage
-from tonnage.catalog import part_name
 from tonnage.errors import BadRequest
 
 LARGEST_FLEET = 256
@@ -163,7 +162,7 @@ def test_each_dearer_kind_is_weighed_against_the_cheapest_by_the_hour(nightly: A
     kinds: dict[str, Any] = {}
     for option in sorted(nightly.options, key=lambda o: o.cost.value):
         if option.bill.term == "on-demand":
-            kinds.setdefault(part_name(option.configuration.accelerator), option)
+            kinds.setdefault(option.configuration.accelerator, option)
     hourly = {name: o.bill.usd_per_instance_hour / o.bill.accelerators_per_instance for name, o in kinds.items()}
     rate = {name: o.items_per_s.value / o.configuration.layout.ranks for name, o in kinds.items()}
     base = min(hourly, key=lambda name: hourly[name])
@@ -172,6 +171,7 @@ def test_each_dearer_kind_is_weighed_against_the_cheapest_by_the_hour(nightly: A
         name, price, of, faster = re.fullmatch(
             r"(.+): ([\d.]+)x the hourly price of (.+), ([\d.]+)x \(.*\) as fast: .*", told
         ).groups()  # type: ignore[union-attr]
+        name, of = (tonnage.accelerator(shown).id for shown in (name, of))
         assert of == base and name != base
         assert float(price) == pytest.approx(hourly[name] / hourly[base], rel=0.06)
         assert float(faster) == pytest.approx(rate[name] / rate[base], rel=0.06)

@@ -1,9 +1,11 @@
 """Plans of a training run: ranked, priced, explained; deadlines and budgets either way round; what binds."""
 
 import time
+import tomllib
 from functools import cache
 from itertools import pairwise
-from math import log
+from math import asinh, log, sinh
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
@@ -37,10 +39,18 @@ def finetune(**changes: Any) -> Any:
     return tonnage.plan_finetune(**BERT | changes)
 
 
+@cache
+def _errors() -> Any:
+    fitted = Path(tonnage.__file__).parent / "catalog" / "data" / "intervals" / "errors.toml"
+    return tomllib.loads(fitted.read_text(encoding="utf-8"))
+
+
 def chance_within(quantity: Any, limit: float) -> float:
-    """Of a log-normal error whose sides are as wide as the 90 % interval says."""
-    end = quantity.high / quantity.value if limit >= quantity.value else quantity.value / quantity.low
-    return NormalDist().cdf(NormalDist().inv_cdf(0.95) * log(limit / quantity.value) / log(end))
+    """Of an error whose logarithm is a sinh of a normal (Johnson's SU), its sides as wide as the 90 % interval says."""
+    middle, tail = quantity.middle or quantity.value, _errors()["tail"]
+    end = quantity.high / middle if limit >= middle else middle / quantity.low
+    ways = log(limit / middle) / log(end)
+    return NormalDist().cdf(asinh(ways * sinh(tail * NormalDist().inv_cdf(0.95))) / tail)
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ from tonnage.simulation.training import Turns, step_time
 
 MEMORY_SURE: Final = 0.8
 """Chance of fitting by which arrangements are compared where no request states its confidence. [-]"""
-MEMORY_CERTAIN: Final = 0.95
+MEMORY_CERTAIN: Final = 0.9
 """Chance of fitting from which no other group of software is looked at. [-]"""
 _MOST: Final = 0.99
 """Chances of fitting beyond this count as equal: more free memory is worth no time. [-]"""
