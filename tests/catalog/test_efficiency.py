@@ -217,7 +217,7 @@ def test_an_engine_unmeasured_on_a_vendor_borrows_the_vendors_factors() -> None:
 
 def test_the_host_of_an_engine_is_the_same_on_every_vendors_parts() -> None:
     measured, borrowed = (engine_times("sglang", vendor=v).values for v in ("NVIDIA", "AMD"))
-    host = ("step_s", "sequence_s", "prefill_launch_s", "prefill_routed_s", "request_s")
+    host = ("step_s", "sequence_s", "prefill_launch_s", "prefill_mixer_s", "request_s")
     assert [borrowed[name] for name in host] == [measured[name] for name in host]
     assert borrowed["prefill_launch_s"] > 0
     assert borrowed["memory"] != measured.get("memory", 1.0)

@@ -54,7 +54,7 @@ OVERHEADS = [
     Overheads(),
     Overheads(memory=1.1, compute=1.3, attention=0.9, touch=1.2, collective=1.1, kernel_s=-1e-7, step_s=1e-3),
     Overheads(narrow=1.4, weight_only=0.8, experts=1.5, experts_compute=2.0, sequence_s=1e-5, prompt_s=1e-4),
-    Overheads(hidden_s=0.05, launch_s=1e-6, prefill_launch_s=2e-5, prefill_routed_s=1e-4, prefill_kernel_s=1e-6),
+    Overheads(hidden_s=0.05, launch_s=1e-6, prefill_launch_s=2e-5, prefill_mixer_s=1e-4, prefill_kernel_s=1e-6),
     Overheads(bubble=0.1, reach_bytes_per_s=2e10),
 ]
 

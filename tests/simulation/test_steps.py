@@ -6,7 +6,7 @@ from tonnage import catalog
 from tonnage.catalog.efficiency import ladder
 from tonnage.domain.engine_spec import Overheads, captured_batch
 from tonnage.domain.layout import Layout
-from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
+from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.precision import Precision
 from tonnage.physics.transformer import Tokens
 from tonnage.simulation.closed_loop import Load, burst, static_batch
@@ -15,10 +15,13 @@ from tonnage.simulation.steps import MixedStep, step_grid, step_table
 
 ONE, DENSE = Layout(), Mlp(intermediate_size=14336)
 MIXER = Attention(num_attention_heads=32, num_key_value_heads=8, head_dim=128)
+LATENT = LatentAttention(
+    num_attention_heads=32, kv_lora_rank=512, qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=128
+)
 
 
-def placement(*, layout=ONE, feed_forward=DENSE, **changes) -> Placement:
-    layer = LayerGroup(count=32, mixer=MIXER, feed_forward=feed_forward)
+def placement(*, layout=ONE, mixer=MIXER, feed_forward=DENSE, **changes) -> Placement:
+    layer = LayerGroup(count=32, mixer=mixer, feed_forward=feed_forward)
     model = Model(id="m", family="m", kind="llm", hidden_size=4096, vocab_size=128256, layers=(layer,))
     part = catalog.accelerator("h100-sxm5-80gb")
     given = {"model": model, "accelerator": part, "precision": Precision(), "layout": layout, "ladder": ladder(part)}
@@ -122,21 +125,19 @@ def test_an_encoder_pass_of_twice_the_batch_takes_up_to_twice_as_long() -> None:
 
 
 def test_a_step_with_prompts_is_no_shorter_than_its_launches() -> None:
-    # 32 layers of a few kernels each at 0.1 ms, and 2 ms for each layer that sorts tokens to experts.
-    dense, routed = (
-        grid(placement(feed_forward=shape))
-        for shape in (DENSE, Moe(moe_intermediate_size=1024, num_experts=8, num_experts_per_tok=2))
-    )
-    slow = Overheads(prefill_launch_s=1e-4, prefill_routed_s=2e-3)
+    # 32 layers of a few kernels each at 0.1 ms, and 2 ms for each whose mixer is more than one call.
+    mixers = (MIXER, LATENT)
+    plain, latent = (grid(placement(mixer=mixer)) for mixer in mixers)
+    slow = Overheads(prefill_launch_s=1e-4, prefill_mixer_s=2e-3)
     short = {"prompt_tokens": 64, "prompts": 1, "sequences": 0, "context": 0}
-    launched = 1e-4 * (dense.mixed[-1].kernels + dense.head[-1].kernels + dense.prefill[-1].kernels)
-    assert launched < step_table(dense, slow).mixed_step_s(MixedStep(**short)) < launched + 2e-3
-    assert step_table(routed, slow).mixed_step_s(MixedStep(**short)) > launched + 32 * 2e-3
+    launched = 1e-4 * (plain.mixed[-1].kernels + plain.head[-1].kernels + plain.prefill[-1].kernels)
+    assert launched < step_table(plain, slow).mixed_step_s(MixedStep(**short)) < launched + 2e-3
+    assert step_table(latent, slow).mixed_step_s(MixedStep(**short)) > launched + 32 * 2e-3
     long = short | {"prompt_tokens": 8192}
-    assert step_table(dense, slow).mixed_step_s(MixedStep(**long)) == step_table(dense, NOTHING).mixed_step_s(
+    assert step_table(plain, slow).mixed_step_s(MixedStep(**long)) == step_table(plain, NOTHING).mixed_step_s(
         MixedStep(**long)
     )
-    assert step_table(dense, slow).decode_s(8, 1000) == step_table(dense, NOTHING).decode_s(8, 1000)
+    assert step_table(plain, slow).decode_s(8, 1000) == step_table(plain, NOTHING).decode_s(8, 1000)
 
 
 def test_prompts_dealt_from_a_queue_fill_every_rank_alike() -> None:

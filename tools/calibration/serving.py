@@ -42,7 +42,7 @@ from tonnage_accuracy.rows import Row, number, text, usable_rows
 from tonnage_accuracy.tables import read_table, write_cells
 
 ROOT = Path(__file__).parents[2]
-FILES = ("inference", "inference_2", "serving_silicon", "serving_silicon_2")
+FILES = ("inference", "inference_2", "inference_3", "serving_silicon", "serving_silicon_2", "serving_silicon_3")
 TABLE = ROOT / "src/tonnage/catalog/data/engines/overheads.csv"
 
 ERAS: dict[tuple[str, str], tuple[str, ...]] = {
@@ -82,7 +82,7 @@ PARAMETERS: dict[str, tuple[float, float, float, float]] = {
     "launch_s": (45.0, 15.0, 0.0, 100.0),
     "kernel_s": (0.0, 2.0, -1.4, 60.0),
     "prefill_launch_s": (40.0, 30.0, 0.0, 300.0),
-    "prefill_routed_s": (1.0, 1.0, 0.0, 5.0),
+    "prefill_mixer_s": (1.0, 1.0, 0.0, 5.0),
     "prefill_kernel_s": (0.0, 2.0, -1.4, 8.0),
     "request_s": (1.0, 2.0, 0.0, 30.0),
     "prompt_s": (0.0, 0.3, 0.0, 30.0),
@@ -99,7 +99,7 @@ PARAMETERS: dict[str, tuple[float, float, float, float]] = {
     "bubble": (1.0, 1.0, 0.0, 4.0),
 }
 SCALE = {"step_s": 1e-3, "sequence_s": 1e-5, "rank_s": 1e-3, "overlapped": 1.0, "kernel_s": 1e-6, "launch_s": 1e-6,
-         "prefill_kernel_s": 1e-6, "prefill_launch_s": 1e-6, "prefill_routed_s": 1e-3,
+         "prefill_kernel_s": 1e-6, "prefill_launch_s": 1e-6, "prefill_mixer_s": 1e-3,
          "request_s": 1e-2,
          "prompt_s": 1e-3, "bubble": 0.1}  # fmt: skip
 MOST_PER_GROUP = 24
@@ -298,7 +298,7 @@ def free_parameters(rows: list[Sample]) -> tuple[str, ...]:
     if any(m.quantity == "ttft_ms" for sample in rows for m in sample.targets):
         names += ["request_s", "prompt_s"]
     if rows[0].key[0] in LAUNCHING and sum(map(_shows_first_tokens, rows)) >= 8:
-        names += ["prefill_launch_s", "prefill_routed_s"]
+        names += ["prefill_launch_s", "prefill_mixer_s"]
     for name in ("experts", "experts_compute", "collective", "narrow", "weight_only"):
         if sum(max(getattr(grid.dense[0], name), getattr(grid.dense[-1], name)) > 0 for grid in grids) >= max(
             8, len(grids) // 50
@@ -510,7 +510,7 @@ LEAN = frozenset(
         "rank_s",
         "overlapped",
         "prefill_launch_s",
-        "prefill_routed_s",
+        "prefill_mixer_s",
         "request_s",
         "bubble",
     }
@@ -549,7 +549,8 @@ def _fit_one(key: Key) -> dict[str, float]:
 def write(fitted: dict[Key, dict[str, float]]) -> None:
     """Rewrite the rows of the table that were fitted; others stay."""
     rows: dict[Key, Mapping[str, str]] = {(r["engine"], r["vendor"], r["since"]): r for r in read_table(TABLE)}
-    columns = ["engine", "vendor", "since", *Overheads.__struct_fields__, "source"]
+    numbers = (name for name in Overheads.__struct_fields__ if name != "ahead")  # of a release, not of a row
+    columns = ["engine", "vendor", "since", *numbers, "source"]
     for (engine, vendor, since), values in fitted.items():
         cells = {name: f"{value:.4g}" for name, value in values.items()}
         source = f"tools/calibration/serving.py, {date.today():%Y-%m-%d}"

@@ -41,7 +41,7 @@ FACTORS = frozenset({
 """Fields that multiply; the others add seconds."""
 
 HOST = (
-    "step_s", "sequence_s", "rank_s", "overlapped", "prefill_launch_s", "prefill_routed_s", "request_s", "reading_s",
+    "step_s", "sequence_s", "rank_s", "overlapped", "prefill_launch_s", "prefill_mixer_s", "request_s", "reading_s",
     "prompt_s",
 )  # fmt: skip
 """Fields that are the host's work, whatever accelerator it serves."""

@@ -445,6 +445,6 @@ def overheads_under(base: Overheads, stretch: Stretch | None, *, carried: float 
         launch_s=base.launch_s * host,
         kernel_s=base.kernel_s * host,
         prefill_launch_s=base.prefill_launch_s * host,
-        prefill_routed_s=base.prefill_routed_s * host,
+        prefill_mixer_s=base.prefill_mixer_s * host,
         prefill_kernel_s=base.prefill_kernel_s * host,
     )

@@ -333,8 +333,8 @@ class Overheads(SparseRecord, kw_only=True):
     """Added to each kernel of a decode step: launches that no graph captured. [s]"""
     prefill_launch_s: float = 0.0
     """Host work of a step that carries prompts, for each kernel: no graph captured it, and it overlaps. [s]"""
-    prefill_routed_s: float = 0.0
-    """Further host work of such a step for each layer with routed experts: sorting tokens, many small launches. [s]"""
+    prefill_mixer_s: float = 0.0
+    """Further host work of such a step for each layer whose mixer is latent or linear: many small launches. [s]"""
     prefill_kernel_s: float = 0.0
     """Added to each kernel of a step that carries prompts. [s]"""
     request_s: float = 0.0

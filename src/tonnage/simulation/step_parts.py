@@ -20,7 +20,7 @@ from tonnage.domain.answer import Evidence
 from tonnage.domain.efficiency import Ladder, Rung
 from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Layout
-from tonnage.domain.model import Model, Moe, StateSpace
+from tonnage.domain.model import Attention, Model, Moe, StateSpace
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.requests.groups import Adapters
 from tonnage.physics.efficiency import peak_flop_per_s, weakest_rung
@@ -208,9 +208,14 @@ def launched_apart(placement: Placement) -> float:
 
 
 def prompt_launch_s(placement: Placement, overheads: Overheads, *, kernels: float) -> float:
-    """Host time to launch a step that carries prompts: no graph captured it, so it may be what the step waits for."""
-    routed = sum(group.count for group in placement.model.layers if isinstance(group.feed_forward, Moe))
-    return overheads.prefill_launch_s * kernels + overheads.prefill_routed_s * routed / placement.layout.pp
+    """
+    Host time to launch a step that carries prompts: no graph captured it, so it may be what the step waits for.
+
+    A latent or linear mixer is many small kernels (compressions, norms, rotary parts, gates, states) where attention is
+    one call; a layer's experts are one call as well.
+    """
+    small = sum(group.count for group in placement.model.layers if not isinstance(group.mixer, Attention))
+    return overheads.prefill_launch_s * kernels + overheads.prefill_mixer_s * small / placement.layout.pp
 
 
 def encoded_work(placement: Placement, *, sequences: float, length: float) -> Work:
