@@ -6,7 +6,7 @@ Fit how far predictions are off and write it where predictions look it up: with 
     python -m tools.calibration.widths_judged      seconds: do these intervals and chances hold?
 
 The model is `tonnage_accuracy.intervals`; its residuals are those of tools/calibration/left_out.csv.gz, each row as
-predicted without its source, and of first_predictions.csv.gz (`first.py`), sources as predicted before they were
+predicted without its source, and of measurements/first_contact (`first_scores`), sources as predicted before they were
 opened. src/tonnage/catalog/data/intervals/errors.toml is rewritten but for errors that no measurement covers, and so is
 tools/calibration/left_out_errors.json.gz: the same without each source and each family of measurements/groups.toml,
 fitted from scratch. Structure that was set by hand with the rows in view stays; nothing can take it back.
@@ -21,6 +21,7 @@ import datetime
 import gzip
 import time
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -29,9 +30,10 @@ from msgspec.structs import replace
 
 from tonnage.catalog.spreads import KINDS, ErrorOf, errors
 from tonnage_accuracy.contradictions import contradicting
+from tonnage_accuracy.first_contact import first_scores
 from tonnage_accuracy.grouping import read_grouping
 from tonnage_accuracy.intervals import FITTED, Pooling, Residual, fit, pooled, residuals, tail_of, unknown_word
-from tonnage_accuracy.left_out import WIDTHS, first_predictions, left_out_predictions
+from tonnage_accuracy.left_out import WIDTHS, left_out_predictions
 from tonnage_accuracy.quantities import measured_numbers
 from tonnage_accuracy.rows import Row, number, text, usable_rows
 from tonnage_accuracy.scoring import Score, score_of
@@ -51,7 +53,7 @@ Errors = dict[tuple[str, str], list[Residual]]
 def main() -> None:
     """Fit, print and write."""
     start, rows = time.monotonic(), taught()
-    scores = [*left_out(rows), *(one for one in first_predictions(ROOT) if one.block not in OTHER_QUESTION)]
+    scores = [*left_out(rows), *(one for one in met() if one.block not in OTHER_QUESTION)]
     every = errors_of(scores)
     pooling = pooled(every.values())
     tail = tail_of(every.values(), pooling)
@@ -68,11 +70,20 @@ def main() -> None:
 
 
 def taught() -> list[Row]:
-    """Rows that teach a width as predicted without their source; those met before are in `first_predictions`."""
-    unseen, met = read_grouping(ROOT).unseen, {one.block for one in first_predictions(ROOT)}
-    rows = [row for row in usable_rows(ROOT) if row.table not in unseen and row.block not in met]
+    """Rows that teach a width as predicted without their source; the others are in `met`."""
+    unseen, blocks = read_grouping(ROOT).unseen, {one.block for one in met()}
+    rows = [row for row in usable_rows(ROOT) if row.table not in unseen and row.block not in blocks]
     passed = doubtful(rows)
     return [row for row in rows if row.id not in passed]
+
+
+@cache
+def met() -> list[Score]:
+    """Rows that teach a width as predicted before their source was opened."""
+    scores = first_scores()
+    ids = {one.id for one in scores}
+    passed = doubtful(row for row in usable_rows(ROOT) if row.id in ids)
+    return [one for one in scores if one.id not in passed]
 
 
 def doubtful(rows: Iterable[Row]) -> set[str]:
@@ -83,7 +94,7 @@ def doubtful(rows: Iterable[Row]) -> set[str]:
 
 def errors_of(scores: Iterable[Score]) -> Errors:
     """Residuals by kind of case and quantity, each with its publisher, those of first contact marked."""
-    first = {one.id for one in first_predictions(ROOT)}
+    first = {one.id for one in met()}
     return residuals(scores, source=read_grouping(ROOT).publisher, first=first)
 
 

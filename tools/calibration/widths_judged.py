@@ -3,7 +3,7 @@ Do intervals and chances hold for sources that nobody had seen? Beside the width
 
     python -m tools.calibration.widths_judged      half a minute
 
-Rows of sources at first contact (first_predictions.csv.gz), then every row as predicted without its source
+Rows of sources at first contact (measurements/first_contact), then every row as predicted without its source
 (left_out.csv.gz); intervals are fitted without the source (left_out_errors.json.gz), those of 8156d57e too. One row is
 drawn of each source, 200 times: coverage beside the 5 % quantile of a binomial of so many sources. The interval score
 is that of Gneiting and Raftery in ln, sources alike. A chance is that of meeting limits at 0.7, 1 and 1.5 times the
@@ -23,14 +23,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import NormalDist, mean, median
 from typing import Final, NamedTuple
 
-from tools.calibration.widths import ROOT, left_out, taught
+from tools.calibration.widths import ROOT, left_out, met, taught
 
 from tonnage.catalog.spreads import KINDS, NINETY, TAKES, spread_of
 from tonnage.core.error_model import joint_chance
 from tonnage.domain.answer import Spread
 from tonnage_accuracy.grouping import group_by, read_grouping
 from tonnage_accuracy.intervals import FITTED
-from tonnage_accuracy.left_out import first_predictions, left_out_widths
+from tonnage_accuracy.left_out import left_out_widths
 from tonnage_accuracy.quantities import QUANTITY_OF
 from tonnage_accuracy.scoring import Score
 
@@ -57,7 +57,7 @@ class Number(NamedTuple):
 def main() -> None:
     """Print every figure."""
     seen = list(numbers_of(left_out(taught())))
-    judged = {"first contact": list(numbers_of(first_predictions(ROOT), beside=seen)), "source left out": seen}
+    judged = {"first contact": list(numbers_of(met(), beside=seen)), "source left out": seen}
     for (title, numbers), who in itertools.product(judged.items(), ("ours", BEFORE, "pooled")):
         print(f"\n{title}, {who}")
         for (kind, name), own in group_by(numbers, lambda n: (n.kind, n.name)).items():

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from tonnage.catalog.spreads import TAKES, ErrorOf, spread, spread_of
 from tonnage.errors import BadFact, UnknownName
 from tonnage.record import Record
-from tonnage_accuracy.grouping import LEFT_OUT, Labels
+from tonnage_accuracy.grouping import LEFT_OUT
 from tonnage_accuracy.quantities import QUANTITY_OF
 from tonnage_accuracy.scoring import Score
 from tonnage_accuracy.tables import read_table
@@ -27,8 +27,6 @@ from tonnage_accuracy.tables import read_table
 FILE: Final = Path("tools") / "calibration" / "left_out.csv.gz"
 COLUMNS: Final = ("id", "quantity", *(f"{kind}{part}" for kind in LEFT_OUT for part in ("", "_level")))
 WIDTHS: Final = Path("tools") / "calibration" / "left_out_errors.json.gz"
-FIRST: Final = Path("tools") / "calibration" / "first_predictions.csv.gz"
-FIRST_COLUMNS: Final = ("id", "block", "kind", "quantity", "measured", "predicted", "level", "release")
 
 Widths = Mapping[str, Mapping[str, Mapping[str, ErrorOf]]]
 """Group that is left out -> kind of case -> quantity -> its error."""
@@ -62,23 +60,6 @@ def left_out_predictions(root: Path, kind: str) -> Mapping[tuple[str, str], Left
         if line[kind]:
             found[line["id"], line["quantity"]] = LeftOut(float(line[kind]), line[f"{kind}_level"])
     return found
-
-
-def first_predictions(root: Path) -> list[Score]:
-    """What was predicted of rows before anybody had looked at them (`tools/calibration/first.py`)."""
-    return [
-        Score(
-            id=line["id"],
-            block=line["block"],
-            kind=line["kind"],
-            quantity=line["quantity"],
-            measured=float(line["measured"]),
-            predicted=float(line["predicted"]),
-            level=line["level"],
-            labels=Labels(),
-        )
-        for line in (read_table(root / FIRST) if (root / FIRST).exists() else ())
-    ]
 
 
 def left_out_widths(root: Path, kind: str) -> Widths:
