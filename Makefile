@@ -21,10 +21,15 @@ help:  ## list the targets
 	@sed -n 's/^\([a-z -]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
 $(BIN)/python:
 	@PYTHON='$(PYTHON)' tools/venv.sh $(MAKECMDGOALS)
-$(CORE): pyproject.toml | $(BIN)/python
-	$(RUN) pip install --quiet --disable-pip-version-check -e '.[simulate]' && touch $@
+# What is fetched is what .ci says, to the byte (tools/lock.sh); a checkout has no hash, so it goes in without its needs.
+# Other extras than the usual are no part of that: what they need beyond it is taken as pyproject.toml says.
+PIP := $(RUN) pip install --quiet --disable-pip-version-check
+$(CORE): pyproject.toml .ci/core.txt | $(BIN)/python
+	$(PIP) --require-hashes -r .ci/core.txt && $(PIP) --no-build-isolation --no-deps -e . && touch $@
 $(DEV): pyproject.toml tools/accuracy/pyproject.toml .ci/constraints.txt | $(BIN)/python
-	$(RUN) pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[$(EXTRAS)]' -e tools/accuracy && touch $(CORE) $@
+	$(PIP) --require-hashes -r .ci/constraints.txt
+	$(PIP) --no-build-isolation $(if $(filter file,$(origin EXTRAS)),--no-deps) -e '.[$(EXTRAS)]' -e tools/accuracy
+	touch $(CORE) $@
 venv: $(DEV)  ## the environment the tests use, in .venv
 demo: $(CORE)  ## plan the serving of a 70B chat model
 	$(BIN)/tonnage plan examples/chat-70b.yaml

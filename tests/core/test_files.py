@@ -58,12 +58,15 @@ def test_yaml_and_json_read_alike(tmp_path: Path) -> None:
         (b'{"a":' * 200 + b"1" + b"}" * 200, "nested"),
         (b"x" * (LARGEST_BYTES + 1), "larger than"),
         (b'{"rate": "4/s", "model": {"rate": 1, "rate": 2}}', "gives 'rate' twice"),
-        (b"a: [" + b"[]," * 2_000_000 + b"]", "more than 50,000 values"),
-        (b"a: [" + b"1," * 3_000_000 + b"]", "more than 50,000 values"),
+        (b"a: [" + b"[]," * 2_000_000 + b"]", "more than 40,000 values"),
+        (b"a: [" + b"1," * 3_000_000 + b"]", "more than 40,000 values"),
         (b'{"a": [' + b"1," * 3_500_000 + b"1]}", "more than 3,000,000 values"),
         (b"deadline: 1:30", "reads 1:30 as another number"),
         (b"prompt_tokens: 010", "reads 010 as another number"),
         (b"a: [12:30:45]", "another number"),
+        (b'zones: !!int "010"', "another number"),
+        (b"a: " + b"[" * 990 + b"]" * 990, "nested more than 40 deep"),
+        (b"? [a]\n: 1\n", "a name must be one text"),
     ],
 )
 def test_malformed_files_get_one_sentence(tmp_path: Path, data: bytes, says: str) -> None:
@@ -78,7 +81,7 @@ def test_the_parser_in_python_takes_little(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_numbers_and_texts_that_people_mean(tmp_path: Path) -> None:
-    meant = b"spare_replicas: 0\nzones: 10\nheadroom: 0.5\ncontext: '010'\n"
+    meant = b"zones: 10\nheadroom: 0.5\ncontext: '010'\nspare_replicas: !!str 010\n"
     found = request_of(write(tmp_path, ASKED + meant))
     assert (found["zones"], found["headroom"], found["max_context"]) == (10, 0.5, 10)
     for wrong, said in (
@@ -95,3 +98,9 @@ def test_paths_that_are_none(path: str) -> None:
 
 def test_missing_folder_and_unreadable(tmp_path: Path) -> None:
     assert "does not exist" in refused(str(tmp_path / "no.yaml")) and "is a folder" in refused(str(tmp_path))
+
+
+def test_a_text_inside_a_question_is_bounded_as_a_file_is(tmp_path: Path) -> None:
+    quotes = write(tmp_path, b"[" * 60 + b"]" * 60, "quotes.json")
+    done = told("plan", "serve", "8B", "--rate", "4/s", "--quotes", quotes)
+    assert done.exit_code == 2 and "nested more than 40 deep" in done.stderr

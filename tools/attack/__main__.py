@@ -28,6 +28,9 @@ ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "docs" / "security.md"
 PARTS = {
     "web": "Page, HTTP and tools for assistants",
+    "bodies": "What a question may cost",
+    "names": "Names on screens and in files",
+    "contradictions": "Configs and logs that contradict themselves",
     "readers": "Readers of others' files, and whole answers",
     "stores": "What is stored",
 }

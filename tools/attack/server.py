@@ -141,7 +141,7 @@ def ask(
     """Status, headers and body of an answer, over a connection of its own."""
     connection = HTTPConnection("127.0.0.1", server.port, timeout=timeout_s)
     try:
-        content = None if body is None else json.dumps(body)
+        content = body if body is None or isinstance(body, bytes) else json.dumps(body)
         kind = {} if body is None else {"Content-Type": "application/json"}
         connection.request(method, path, content, {**kind, **(headers or {})})
         reply = connection.getresponse()

@@ -37,10 +37,10 @@ for i in range(int(sys.argv[3])):
 _SWEEPER = """
 import sys
 from pathlib import Path
-from tonnage.sweep import store
+from tonnage.sweep.sweep import keep_answers, open_store
 for i in range(int(sys.argv[3])):
-    with store.open_store(Path(sys.argv[1])) as held:
-        store.keep_answers(held, [(f"{sys.argv[2]}-{i}", b'{"x": 1}')])
+    with open_store(Path(sys.argv[1])) as held:
+        keep_answers(held, [(f"{sys.argv[2]}-{i}", b'{"x": 1}')])
     print(f"{sys.argv[2]}-{i}", flush=True)
 """
 

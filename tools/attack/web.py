@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from tools.attack.bodies import address_of, bodies
 from tools.attack.rows import Outcome, Row
 from tools.attack.server import (
     LONG,
@@ -376,6 +377,29 @@ def mixed(share: float) -> Outcome:
     return Outcome(len(counts), (*findings, *probe.findings()), _figures(probe, more))
 
 
+def large_bodies(share: float) -> Outcome:
+    """Four clients, each with one body of up to 1 MiB after the other that no question takes."""
+    seconds, statuses = max(20.0, 300.0 * share), list[int]()
+    sent = [(address_of(body), json.dumps(body.fields).encode()) for body in bodies(lambda n: n % 149 == 0)]
+
+    def client(name: str, place: int) -> None:
+        while time.monotonic() < end:
+            address, content = sent[place % len(sent)]
+            place += 1
+            try:
+                statuses.append(ask(server, "POST", address, content, headers={"User-Agent": name})[0])
+            except OSError:
+                statuses.append(0)
+
+    with served() as server, probed(server) as probe:
+        end = time.monotonic() + seconds
+        _together([lambda n=n: client(f"client {n}", n * len(sent) // 4) for n in range(4)])
+    findings = [f"status {status}" for status in set(statuses) - {0, 200, 400, 413, 503, 504}]
+    refused = sum(status in (400, 413) for status in statuses)
+    figures = _figures(probe, f"{seconds:.0f} s, {refused} of {len(statuses)} refused, {statuses.count(0)} cut off")
+    return Outcome(len(statuses), (*findings, *probe.findings()), figures)
+
+
 def _any_question(pick: random.Random) -> tuple[str, str, Any, float]:
     """Method, address, body, and how long this client waits. [s]"""
     rate = f"{pick.uniform(0.5, 20):.3f}/s"
@@ -423,6 +447,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(QUICK, "200 clients that leave within 0.5 s", leaving_clients),
     Row(QUICK, "600 connections whose head never ends; each closed after 10 s", half_open),
     Row(QUICK, "200 bodies that never end; each gets 408 after 20 s", slow_bodies),
+    Row(QUICK, "five minutes of bodies of 1 MiB from four clients", large_bodies),
     Row(
         "a question has 60 s (here 2), then 504 and what to ask instead",
         "simulations, fleets, comparisons of minutes",

@@ -54,12 +54,12 @@ SUITES: Final = {
         ("physics/*.py",), changes_in, ("src/tonnage/physics", "tests/physics", "tests/paper"), least=80.0, slow_s=2.0
     ),
     "refusals": Suite(
-        ("web/guard.py", "web/models.py", "data/*.py", "foreign.py", "fetch.py", "core/files.py", "export/text.py",
-         "catalog/trace_columns.py", "catalog/hub/fields.py", "catalog/hub/config.py"),
+        ("web/guard.py", "web/models.py", "data/*.py", "foreign.py", "fetch.py", "core/files.py", "adopt/*.py",
+         "catalog/additions.py", "catalog/trace*.py", "catalog/hub/*.py", "measure/importers/*.py", "export/**/*.py"),
         refusals_in,
         ("tests/web/test_refusals.py", "tests/release/test_data.py", "tests/test_foreign.py", "tests/test_fetch.py",
-         "tests/core/test_files.py", "tests/export/test_hostile.py", "tests/catalog/test_traces.py",
-         "tests/catalog/hub"),
+         "tests/core/test_files.py", "tests/catalog/test_traces.py", "tests/catalog/test_additions.py",
+         "tests/catalog/hub", "tests/adopt", "tests/measure/test_importers.py", "tests/export"),
         least=100.0,
         slow_s=20.0,
     ),

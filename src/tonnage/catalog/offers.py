@@ -19,7 +19,8 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from datetime import date
 from functools import cache, lru_cache
 from pathlib import Path
@@ -383,55 +384,54 @@ def keep_prices(provider: str, rows: Iterable[Mapping[str, str]], *, as_of: str,
     BadFact
         The folder cannot be written.
     """
-    place = folder or snapshot_folder()
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     data = text.getvalue().encode()
     checksum = hashlib.sha256(data).hexdigest()
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        name = f"{provider}-{checksum[:12]}.csv"
+    name = f"{provider}-{checksum[:12]}.csv"
+    with _written(folder) as (place, index):
         write_whole(place / name, data)
-        index = index_entries(place)
         before = {key: value for key, value in index.get(provider, {}).items() if key != "before"}
         told = {"file": name, "sha256": checksum, "as_of": as_of, "rows": data.count(b"\n") - 1}
         again = before.get("sha256") == checksum
         index[provider] = told | ({"before": index[provider].get("before")} if again else {"before": before or None})
-        _write(place, index)
-    except OSError as error:
-        raise BadFact(f"prices cannot be kept in '{echo(place)}': {(error.strerror or str(error)).lower()}") from None
 
 
 def roll_back(providers: Iterable[str] = (), *, folder: Path | None = None) -> tuple[str, ...]:
     """Go back to the prices before, of these providers or of all; returns those that had any."""
-    place = folder or snapshot_folder()
-    index = index_entries(place)
-    selected = tuple(providers) or tuple(index)
-    back = tuple(name for name in selected if name in index and index[name].get("before"))
-    for name in back:
-        index[name] = {**index[name]["before"], "before": None}
-    if back:
-        _write(place, index)
+    with _written(folder) as (_, index):
+        selected = tuple(providers) or tuple(index)
+        back = tuple(name for name in selected if name in index and index[name].get("before"))
+        for name in back:
+            index[name] = {**index[name]["before"], "before": None}
     return back
 
 
 def drop(providers: Iterable[str] = (), *, folder: Path | None = None) -> tuple[str, ...]:
     """Go back to the shipped prices, of these providers or of all; returns those that had a snapshot."""
+    with _written(folder) as (_, index):
+        return tuple(name for name in (tuple(providers) or tuple(index)) if index.pop(name, None) is not None)
+
+
+@contextmanager
+def _written(folder: Path | None) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The folder and its index, kept after the block; others wait (a lock of SQLite's, which ends with its holder)."""
+    import sqlite3
+
     place = folder or snapshot_folder()
-    index = index_entries(place)
-    gone = tuple(name for name in (tuple(providers) or tuple(index)) if index.pop(name, None) is not None)
-    if gone:
-        _write(place, index)
-    return gone
-
-
-def _write(place: Path, index: Mapping[str, Any]) -> None:
-    write_whole(place / INDEX, json.dumps({"schema": SCHEMA, "providers": index}, indent=1).encode())
-    kept = {INDEX}
-    for told in index.values():
-        kept |= {told["file"], *([told["before"]["file"]] if told.get("before") else [])}
-    for path in place.glob("*.csv"):
-        if path.name not in kept:
-            path.unlink(missing_ok=True)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(place / "lock", timeout=60)) as lock:
+            lock.execute("BEGIN EXCLUSIVE")
+            index = index_entries(place)
+            yield place, index
+            write_whole(place / INDEX, json.dumps({"schema": SCHEMA, "providers": index}, indent=1).encode())
+            kept = {told["file"] for now in index.values() for told in (now, now.get("before")) if told}
+            for path in place.glob("*.csv"):
+                if path.name not in kept:
+                    path.unlink(missing_ok=True)
+    except (OSError, sqlite3.Error) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise BadFact(f"prices cannot be kept in '{echo(place)}': {why.lower()}") from None

@@ -244,7 +244,7 @@ def _file_sentence(error: OSError) -> str:
 
 def _fail(sentence: str) -> NoReturn:
     # A message is one line whatever a file or an argument held.
-    click.echo("tonnage: " + " ".join(sentence.split()), err=True)
+    click.echo("tonnage: " + " ".join(str(TonnageError(sentence)).split()), err=True)
     sys.exit(BAD_REQUEST)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from tonnage.cli.options import additions_option, limit_options, limits_of
-from tonnage.errors import BadRequest
+from tonnage.errors import BadRequest, echo
 
 TOKEN = "TONNAGE_TOKEN"
 SHORTEST_TOKEN = 16
@@ -40,6 +40,8 @@ def web(*, host: str, port: int, **options: Any) -> None:
     missing = [name for name in ("litestar", "uvicorn", "jinja2") if importlib.util.find_spec(name) is None]
     if missing:
         raise BadRequest("the page needs the 'web' extra: pip install 'tonnage[web]'")
+    if not (host.isascii() and host.isprintable()):
+        raise BadRequest(f"--host: '{echo(host)}' is no address of this machine")
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
 

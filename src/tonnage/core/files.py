@@ -141,7 +141,7 @@ def _refuse_shape(events: Iterable[Any], where: str, *, most: int) -> None:
 
     depth = 0
     for values, event in enumerate(events):
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+        if getattr(event, "anchor", None):
             raise BadFact(f"{where} uses YAML anchors or aliases; write the value out")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:
@@ -167,7 +167,7 @@ def _refuse_nodes(node: Any, where: str) -> None:
     elif isinstance(node, yaml.SequenceNode):
         for item in node.value:
             _refuse_nodes(item, where)
-    elif node is not None and not node.style and _OTHER_NUMBER.match(node.value) and node.tag != _TEXT_TAG:
+    elif node is not None and _OTHER_NUMBER.match(node.value) and node.tag != _TEXT_TAG:
         line, meant = node.start_mark.line + 1, echo(node.value)
         raise BadRequest(f'{where} line {line}: YAML reads {meant} as another number; write "{meant}" or the number')
 

@@ -252,6 +252,8 @@ def _group_in_base_units(value: Any, group: Group) -> Any:
 
 
 def _with_unit(value: Any, reads: str) -> Any:
+    if isinstance(value, int) and value.bit_length() > sys.float_info.max_exp:
+        return math.inf  # no number of ours, and too long for a message
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or reads not in units.DIMENSIONS:
         return value
     return units.exact_text(float(value), reads)

@@ -285,8 +285,9 @@ def native_dtype(c: Config) -> tuple[str, tuple[str, ...]]:
 
 
 def refuse_contradictions(c: Config) -> None:
-    """Refuse a window below 0, no number of layers, and fewer kinds than layers, whichever family reads them."""
-    optional_integer(c, "sliding_window")
+    """Refuse a window or heads below 0, no number of layers, fewer kinds than layers, whichever family reads them."""
+    for name in ("sliding_window", "num_key_value_heads"):
+        optional_integer(c, name)
     if first_given(c, "num_hidden_layers") is not None:
         texts(c, "layer_types", length=layer_count(c))
 

@@ -23,7 +23,7 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.requests.field import attributes_of, fields_of, groups_of, refuse_unknown_names
 from tonnage.domain.rl import RlCase
 from tonnage.engines.registry import engines, find_engine, framework_words, unlisted_engine
-from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo, nearest
+from tonnage.errors import UNSEEN, BadFact, BadRequest, TonnageError, UnknownName, echo, nearest
 from tonnage.foreign import check_values
 from tonnage.questions.registry import CASES
 from tonnage.record import Record
@@ -239,7 +239,7 @@ def _failure(sentence: str, line: int, name: Any) -> Answer:
     """The answer line of a case that was refused, with the case's own id where it has one."""
     said = {"error": " ".join(sentence.split()), "line": line}
     if isinstance(name, str | int):
-        said["id"] = name
+        said["id"] = UNSEEN.sub("\ufffd", name) if isinstance(name, str) else name
     return Answer(text=msgspec.json.encode(said), failed=True)
 
 
