@@ -16,9 +16,11 @@ from tests.catalog.hub.files import (
     write_safetensors,
 )
 
+from tonnage.catalog.hub import weights
+from tonnage.catalog.hub.names import mixture_of_size
 from tonnage.catalog.hub.resolve import read_path, resolve
 from tonnage.domain.model import Attention, Moe
-from tonnage.errors import BadFact
+from tonnage.errors import BadFact, BadRequest
 from tonnage.physics.parameters import parameters
 
 
@@ -268,3 +270,20 @@ def test_a_name_given_twice_is_refused(tmp_path: Path) -> None:
     path.write_text('{"model_type": "llama", "hidden_size": 64, "hidden_size": 128}')
     with pytest.raises(BadFact, match="gives 'hidden_size' twice"):
         read_path(path)
+
+
+def test_more_tensors_than_any_model_in_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "MAX_TENSORS", 30)
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+    for number in (1, 2):
+        write_safetensors(tmp_path / f"model-{number}.safetensors", llama_tensors())
+    with pytest.raises(BadFact, match="hold over 30 tensors"):
+        resolve(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("total", "active", "says"), [(3e9, 30e9, "no sizes"), (9e12, 1e9, "no sizes"), (2e12, 0.5e9, "are too few")]
+)
+def test_a_row_of_the_catalogue_without_sizes_of_a_mixture(total: float, active: float, says: str) -> None:
+    with pytest.raises(BadRequest, match=says):
+        mixture_of_size(total, active, name="a/b")

@@ -74,7 +74,7 @@ def refuse_many(text: str | bytes, *, where: str) -> None:
 
 
 def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
-    if len(pairs) > 1 and len({name for name, _ in pairs}) < len(pairs):
+    if len({name for name, _ in pairs}) < len(pairs):
         raise _Twice(Counter(name for name, _ in pairs).most_common(1)[0][0])
 
 
@@ -193,7 +193,7 @@ def flag(c: Config, *names: str, default: bool = False) -> bool:
     value = first_given(c, *names)
     if value is None:
         return default
-    if not isinstance(value, bool) and value not in (0, 1):
+    if value not in (0, 1):
         raise field_error(c, _name(c, names), value=value, expected="true or false")
     return bool(value)
 

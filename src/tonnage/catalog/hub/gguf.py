@@ -159,7 +159,7 @@ def _array(file: BinaryIO, shown: str) -> Array:
     """A list of settings; of one longer than 8,192 items, a vocabulary, the length alone."""
     inner, length = _unpack(file, "<I", shown), _unpack(file, "<Q", shown)
     most = MAX_ARRAY_LENGTH if inner in _SCALARS else MAX_TEXTS
-    if length > most or inner == _ARRAY:
+    if length > most:
         raise BadFact(f"{shown}: a list of {length:,} items of type '{inner}' in the header; expected at most {most:,}")
     if inner in _SCALARS:
         form = _SCALARS[inner]

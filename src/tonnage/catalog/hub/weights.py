@@ -93,8 +93,8 @@ def _tensors(path: Path) -> list[Tensor]:
         size = path.stat().st_size
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
-            if size < 8 or not 2 <= length <= min(size - 8, MAX_HEADER_LENGTH):
-                most = min(max(size - 8, 0), MAX_HEADER_LENGTH)
+            most = min(max(size - 8, 0), MAX_HEADER_LENGTH)
+            if not 2 <= length <= most:
                 raise BadFact(
                     f"{shown}: header length is '{length}'; expected 2 to {most} bytes, so this is no whole file"
                 )
