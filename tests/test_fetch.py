@@ -15,6 +15,7 @@ from tonnage.catalog import traces
 from tonnage.catalog.hub import online
 from tonnage.data import update
 from tonnage.errors import UNSEEN, TonnageError
+from tonnage.fetch import in_time
 from tonnage.measure import scrape
 from tonnage.measure.diagnose import window
 
@@ -127,3 +128,11 @@ def test_every_fetch_ends_in_one_sentence(
     assert done.exit_code == 2 and isinstance(done.exception, SystemExit), shown
     assert not UNSEEN.search(shown) and len(done.stderr.splitlines()) <= 2 and len(shown) < 2000, shown
     assert server.asked and (not other.asked or command.startswith("fit"))  # a hub keeps files elsewhere
+
+
+def test_what_hangs_is_left_behind() -> None:
+    assert in_time(lambda: 7, PATIENCE_S) == 7
+    with pytest.raises(TimeoutError):
+        in_time(threading.Event().wait, 0.01)
+    with pytest.raises(ZeroDivisionError):
+        in_time(lambda: 1 // 0, PATIENCE_S)

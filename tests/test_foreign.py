@@ -145,6 +145,13 @@ def test_letters_of_every_script_and_lines_of_prose_stay() -> None:
     assert found.id == "acme/模型-é" and "\n" in (found.notes or "")
 
 
+def test_names_of_fields_and_prose_hide_nothing_either() -> None:
+    with pytest.raises(TonnageError, match=r"the field 'a.b' holds the character U\+202E"):
+        call("check_memory_fit", {**FIT, "a\u202eb": 1}, additions=NOTHING)
+    with pytest.raises(TonnageError, match=r"holds the character U\+202E"):
+        tonnage.model({**CONFIG, "id": "acme/a", "notes": "first line\nsecond\u202eline"})
+
+
 def test_a_refusal_is_short_and_names_the_nearest_of_the_first_few() -> None:
     many = {f"contex{n}": 1 for n in range(30_000)}
     few = {name: many[name] for name in list(many)[:40]}

@@ -28,7 +28,7 @@ HOSTILE = {
     "tables of two megabytes": ("a = '" + "x" * 2_000_000 + "'", "a.toml", "larger than 1024 KiB"),
     "a script of a megabyte": ("#\n" * 500_000 + "vllm serve a\n", "a.sh", "script is longer than 256 KiB"),
     "lists in lists": ("a: " + "[" * 100 + "]" * 100, "a.yaml", "nested more than 60 deep or"),
-    "a list of many": ("- 1\n" * 150_000, "a.yaml", "holds more than 100,000 values"),
+    "a list of many": ("- 1\n" * 150_000, "a.yaml", "60 deep or holds more than 100,000 values"),
     "nodes without end": (f"#SBATCH --nodes={10**12}\nvllm serve a/b\n", "a.sh", "a whole number is expected"),
     "a number of 5,000 digits": (f"model = {{}}\n[training]\nsteps = {'9' * 5_000}\n", "a.toml", "TOML"),
 }  # fmt: skip

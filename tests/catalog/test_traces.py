@@ -204,6 +204,13 @@ def test_what_would_be_read_as_something_else_is_refused(tmp_path: Path, text: s
     assert "\n" not in str(caught.value)
 
 
+def test_what_looks_like_a_mistake_and_is_none_is_read(tmp_path: Path) -> None:
+    same = '{"time": 0, "prompt_tokens": 7, "usage": {"prompt_tokens": 7, "completion_tokens": 1}}\n'
+    assert len(read_trace(written(tmp_path, same)).sent_s) == 1
+    afternoon = HEAD + "".join(f"{45246 + i},9,9\n" for i in range(60))
+    assert read_trace(written(tmp_path, afternoon)).sent_s[-1] == 59.0
+
+
 @pytest.mark.parametrize("zone", ["Z", "+00:00", "+0000"])
 def test_dates_with_their_distance_from_utc(tmp_path: Path, zone: str) -> None:
     rows = f"2023-11-16T18:15:46.5{zone},3,4\n2023-11-16T18:15:50{zone},3,4\n"

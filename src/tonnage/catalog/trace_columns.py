@@ -287,7 +287,7 @@ def _hash_ids(log: Columns, numbers: Sequence[int], lists: Sequence[Any] | None)
         if not isinstance(given, list) or not set(map(type, given)) <= {int, str}:
             raise log.wrong(number, ": hash_ids must be a list of block ids")
     flat = list(itertools.chain.from_iterable(lists))
-    if str in set(map(type, flat)) and any(isinstance(x, str) and len(x) > MAX_ID_LENGTH for x in flat):
+    if any(isinstance(x, str) and len(x) > MAX_ID_LENGTH for x in flat):
         raise log.wrong(numbers[0], f" or one after it has a block id of more than {MAX_ID_LENGTH} characters")
     ids, held = log.ids, len(log.blocks)
     for x in dict.fromkeys(flat):
@@ -393,7 +393,7 @@ def _seconds(log: Columns, numbers: Sequence[int], at: Array) -> Array:
 def refuse_days(log: Columns) -> None:
     """Refuse numbers that are a spreadsheet's days: read as seconds, a log of a day would last one."""
     span, n = log.sent_s[-1], len(log.sent_s)
-    if log.clock == "numbers" and _DAYS[0] <= log.first_s < _DAYS[1] and n > max(1.0, span * MOST_PER_S):
+    if _DAYS[0] <= log.first_s < _DAYS[1] and n > max(1.0, span * MOST_PER_S):
         told = f" begins at {log.first_s:g} and has {n:,} requests in {span:g} s: these are days of a spreadsheet"
         raise BadFact(f"'{log.name}'{told}; write dates, or seconds from the first")
 
