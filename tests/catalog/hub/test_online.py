@@ -206,13 +206,19 @@ def test_a_hub_that_does_not_finish_is_left(hub: type[Hub], name: str) -> None:
         online.fetch(online.Repository(name), "config.json", timeout_s=0.2)
 
 
+def test_what_is_kept_is_bounded_as_what_comes(hub: type[Hub]) -> None:
+    online.fetch(online.Repository("own/found"), "config.json")
+    with pytest.raises(BadFact, match=r"larger|more than|too large|at most"):
+        online.fetch(online.Repository("own/found"), "config.json", limit=10, offline=True)
+
+
 def test_an_unreachable_hub(monkeypatch: pytest.MonkeyPatch, hub: type[Hub]) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(BadRequest, match=r"the hub at 127\.0\.0\.1 could not be asked"):
         resolve("own/found")
 
 
-@pytest.mark.parametrize("endpoint", ["file:///etc", "ftp://127.0.0.1", "nonsense"])
+@pytest.mark.parametrize("endpoint", ["file:///etc", "ftp://127.0.0.1", "nonsense", "https://"])
 def test_an_endpoint_must_be_an_address(monkeypatch: pytest.MonkeyPatch, hub: type[Hub], endpoint: str) -> None:
     monkeypatch.setenv("HF_ENDPOINT", endpoint)
     with pytest.raises(BadRequest, match="HF_ENDPOINT"):

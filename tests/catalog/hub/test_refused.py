@@ -38,7 +38,7 @@ def refused(spec: Any) -> str:
         (DECI, "'num_key_value_heads_per_layer' is missing; expected a number for each layer"),
         *(
             ({**DECI, "num_key_value_heads_per_layer": wrong}, "'num_key_value_heads_per_layer' is .* whole numbers")
-            for wrong in ("xx", [1], [1.5, 2], [1 << 40, 2])
+            for wrong in ("xx", [1], [1.5, 2], [1 << 40, 2], [1] * 9000)
         ),
         *(({**NAS, "block_configs": wrong}, "'block_configs' .* a list of objects") for wrong in (7, [], [7], None)),
         *(
