@@ -170,6 +170,11 @@ TRAIN_CASES: dict[str, tuple[str, dict[str, Any]]] = {
          "sharding": "fsdp", "provider": "gcp", "instance_type": "ct5p-hightpu-4t",
          "accelerators_per_instance": 4},
     ),
+    "megatron-uneven": (
+        "megatron",
+        {"model": "meta-llama/Llama-3.1-405B", "method": "pretrain", "count": 256, "instances": 32, "tp": 8, "pp": 16,
+         "vpp": 8, "dp": 2, "sharding": "zero1"},
+    ),
     "megatron": (
         "megatron",
         {"method": "pretrain", "count": 64, "instances": 8, "tp": 4, "pp": 2, "vpp": 2, "dp": 8, "sharding": "zero1",

@@ -3,9 +3,11 @@
 import json
 import math
 import re
+import shlex
 import subprocess
 import sys
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +176,40 @@ def test_fsdp2_shards_a_model_on_this_machine(tmp_path: Path, sharding: str) -> 
 TPU = {
     "method": "pretrain", "accelerator": "tpu-v5p", "count": 64, "instances": 16, "tp": 2, "dp": 32, "sharding": "fsdp",
 }  # fmt: skip
+
+
+def program_of(made: Any) -> list[str]:
+    """What Megatron-LM's program is started with."""
+    return shlex.split(exported(made, "megatron")["pretrain.sh"].partition("pretrain_gpt.py ")[2])
+
+
+@pytest.mark.parametrize(
+    ("model", "pp", "vpp", "layers"),
+    [
+        ("meta-llama/Llama-3.1-405B", 16, 8, "E|(t|)*126L"),  # as Llama 3 405B was trained: no layer at either end
+        ("meta-llama/Llama-3.1-405B", 4, 1, "E" + "t" * 31 + "|(" + "t" * 32 + "|)*2" + "t" * 31 + "L"),
+        ("Qwen/Qwen3-235B-A22B", 8, 1, "E" + "t" * 11 + "|(" + "t" * 12 + "|)*6" + "t" * 11 + "L"),
+        ("meta-llama/Llama-3.1-8B", 3, 1, "E" + "t" * 10 + "|" + "t" * 11 + "|" + "t" * 11 + "L"),
+        ("meta-llama/Llama-3.1-8B", 4, 2, ""),  # 32 layers over eight stages: Megatron-LM divides them itself
+    ],
+)
+def test_stages_that_do_not_divide_are_written_out(model: str, pp: int, vpp: int, layers: str) -> None:
+    made = train_plan(model, method="pretrain", pp=pp, vpp=vpp, dp=1, tp=1, sharding="zero1")
+    words = program_of(made)
+    assert ("--num-virtual-stages-per-pipeline-rank" in words) is (vpp > 1 and not layers)
+    assert layers == (words[words.index("--pipeline-model-parallel-layout") + 1] if layers else "")
+    assert bool(layers) is ("--pipeline-model-parallel-layout" in words)
+
+
+def test_no_file_drops_values_or_keeps_every_checkpoint() -> None:
+    words = program_of(train_plan(method="pretrain", sharding="zero1"))
+    read = dict(pairwise(words))
+    assert read["--attention-dropout"] == read["--hidden-dropout"] == "0.0"  # its own default is a tenth
+    every, kept, steps = (int(read[f"--{name}"]) for name in ("save-interval", "save-retain-interval", "train-iters"))
+    assert kept % every == 0 and steps / kept <= 10
+    for target in ("trl", "axolotl"):
+        (text,) = (text for text in exported(train_plan(), target).values() if "save_steps" in text)
+        assert "save_total_limit: 10" in text
 
 
 def maxtext_settings(tmp_path: Path, **changes: Any) -> dict[str, str]:

@@ -9,7 +9,9 @@ Triton's kernels are compiled for accelerators and never called here, so that a 
 
 import argparse
 import importlib.metadata
+import itertools
 import json
+import math
 import os
 import subprocess
 import sys
@@ -33,7 +35,9 @@ if not hasattr(typing, "override"):  # Python 3.11; the package is written for 3
 for name in ("triton", "triton.language"):
     sys.modules[name] = MagicMock(__version__="3.4.0")
 
-from megatron.training import arguments  # noqa: E402 - behind the stand-in
+from megatron.core import parallel_state  # noqa: E402 - behind the stand-in
+from megatron.core.transformer import transformer_block  # noqa: E402
+from megatron.training import arguments  # noqa: E402
 
 PLANNED = {
     "tp": "tensor_model_parallel_size", "pp": "pipeline_model_parallel_size", "cp": "context_parallel_size",
@@ -43,7 +47,9 @@ PLANNED = {
     "rotary_base": "rotary_base",
 }  # fmt: skip
 """What the plan decides -> what Megatron-LM calls it once its arguments are read."""
-RECORDER = '#!/bin/bash\nprintf "%s\\0" "$@"\n'
+RECORDER = '#!/bin/bash\nprintf "%s\\0" "$CUDA_DEVICE_MAX_CONNECTIONS" "$@"\n'
+HOPPER = 9
+"""Major compute capability that is asked of a device, of which there is none here."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -52,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def started(path: Path, rotary: str) -> list[str]:
-    """The words that the script starts Megatron-LM's program with, from a run of it with a launcher that prints."""
+    """What the script starts its launcher with, from a run of it with one that prints; its environment becomes ours."""
     with tempfile.TemporaryDirectory() as folder:
         tool = Path(folder) / "torchrun"
         tool.write_text(RECORDER, encoding="utf-8")
@@ -62,15 +68,39 @@ def started(path: Path, rotary: str) -> list[str]:
         done = subprocess.run(
             ["bash", str(path.resolve())], env=env, cwd=folder, capture_output=True, text=True, check=True
         )
-    words = done.stdout.split("\0")[:-1]
-    return words[words.index("pretrain_gpt.py") + 1 :]
+    os.environ["CUDA_DEVICE_MAX_CONNECTIONS"], *words = done.stdout.split("\0")[:-1]
+    return words
+
+
+def described(words: list[str]) -> argparse.Namespace:
+    """The arguments as the program checks them before its first step, once its transformer's description is built."""
+    program = words.index("pretrain_gpt.py")
+    parsed = parser().parse_args(words[program + 1 :])
+    ranks = (int(words[words.index(name) + 1]) for name in ("--nproc-per-node", "--nnodes"))
+    parsed.world_size, parsed.rank = math.prod(ranks), 1
+    arguments.get_device_arch_version = lambda: HOPPER
+    checked = arguments.validate_args(parsed)
+    checked.apply_rope_fusion = False  # a kernel of Transformer Engine, which needs an accelerator
+    built = arguments.core_transformer_config_from_args(checked)
+    assert (built.attention_dropout, built.hidden_dropout) == (0.0, 0.0)
+    assert sum(layers_by_stage(built)) == built.num_layers
+    return checked
+
+
+def layers_by_stage(built: typing.Any) -> typing.Iterator[int]:
+    """Of every stage of the pipeline, those that the program builds there: it refuses stages that do not divide."""
+    virtual = built.virtual_pipeline_model_parallel_size
+    parallel_state.set_virtual_pipeline_model_parallel_world_size(virtual)
+    for stage, rank in itertools.product(range(virtual or 1), range(built.pipeline_model_parallel_size)):
+        parallel_state.set_pipeline_model_parallel_rank(rank)
+        yield transformer_block.get_num_layers_to_build(built, vp_stage=stage if virtual else None, pp_rank=rank)
 
 
 def read(path: Path) -> None:
     """Parse a script's arguments, and hold what they mean against the plan."""
     expected = json.loads(path.with_name("expected.json").read_text(encoding="utf-8"))
     expected.setdefault("rotary_base", 500000)
-    parsed = parser().parse_args(started(path, f"--rotary-base {expected['rotary_base']}"))
+    parsed = described(started(path, f"--rotary-base {expected['rotary_base']}"))
     wrong = {
         name: (value, getattr(parsed, PLANNED[name]))
         for name, value in expected.items()

@@ -7,6 +7,7 @@ Learning rate, reward and data are no part of a plan; files name where they go a
 from __future__ import annotations
 
 import math
+from itertools import groupby, islice
 from typing import Final
 
 from tonnage.domain.layout import TrainLayout
@@ -25,6 +26,8 @@ USUAL_RANK: Final = 16
 """Of adapters, where none is asked for."""
 ALPHA_PER_RANK: Final = 2
 """LoRA's alpha over its rank: it scales the update and costs nothing."""
+KEPT: Final = 10
+"""Checkpoints that are kept over a run beside the newest: those of large models take a terabyte each; assumed."""
 DATA_PARALLEL: Final = {"tp": 1, "pp": 1, "cp": 1, "ep": 1}
 """Degrees of targets that split the batch and shard states alone."""
 
@@ -83,6 +86,30 @@ class Job(Record, kw_only=True):
     def global_batch(self) -> int:
         """Sequences per optimizer step."""
         return self.micro_batch * self.accumulation * self.layout.dp
+
+    @property
+    def retained_steps(self) -> int:
+        """Every so many steps a checkpoint is kept for good: a whole number of those between two, at most `KEPT`."""
+        return self.checkpoint_steps * math.ceil(self.steps / self.checkpoint_steps / KEPT)
+
+    @property
+    def stage_layout(self) -> str:
+        """
+        Which layers each stage of the pipeline holds, as Megatron Core writes it; empty where they divide evenly, or
+        their number is not known.
+
+        The embedding (E) and the loss (L) count as a layer each where stages differ, and the ends are filled first.
+        Source: megatron-core 0.19.2, megatron/core/transformer/pipeline_parallel_layer_layout.py.
+        """
+        layers, stages = {**self.widths, **self.shape}.get("num_layers", 0), self.layout.pp * self.layout.vpp
+        if self.layout.pp == 1 or layers % stages == 0:
+            return ""
+        least, more = divmod(layers + 2, stages)
+        longer = {*sorted(range(stages), key=lambda stage: (min(stage, stages - 1 - stage), -stage))[:more]}
+        row = iter("E" + "t" * layers + "L")
+        held = ["".join(islice(row, least + (stage in longer))) for stage in range(stages)]
+        runs = ((stage, len([*same])) for stage, same in groupby(held[:-1]))
+        return "".join(f"({stage}|)*{count}" if count > 1 else f"{stage}|" for stage, count in runs) + held[-1]
 
     @property
     def alpha(self) -> int:

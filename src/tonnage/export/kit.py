@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest, NoCheckpoint
 from tonnage.export.deployment import Deployment, needs_quantised, server, version_of, weight_notes
-from tonnage.export.job import DATA_PARALLEL, Job, RlJob, attention_of, builds_as_planned
+from tonnage.export.job import DATA_PARALLEL, KEPT, Job, RlJob, attention_of, builds_as_planned
 from tonnage.export.options import (
     LEARNING_RATE,
     Options,
@@ -36,6 +37,7 @@ from tonnage.export.training_files import CHECKPOINTS, TrainingFiles, batch_file
 __all__ = [
     "CHECKPOINTS",
     "DATA_PARALLEL",
+    "KEPT",
     "LEARNING_RATE",
     "UNTESTED",
     "BadRequest",
@@ -54,6 +56,7 @@ __all__ = [
     "builds_as_planned",
     "comment",
     "data_text",
+    "engine_spec",
     "flags",
     "head",
     "image",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.export.kit import (
+    KEPT,
     LEARNING_RATE,
     Fields,
     Job,
@@ -101,6 +102,7 @@ def _configuration(made: Job) -> Fields:
         "gradient_checkpointing": made.recompute != "none",
         "attn_implementation": attention_of(made),
         "save_steps": made.checkpoint_steps,
+        "save_total_limit": KEPT,
         "logging_steps": 1,
     }
     if made.objective in PREFERENCES:

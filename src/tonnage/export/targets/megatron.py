@@ -182,7 +182,8 @@ def arguments(made: Job) -> list[str]:
         "expert-model-parallel-size": layout.ep,
         # Megatron-LM cuts experts by the tensor degree unless it is told otherwise.
         "expert-tensor-parallel-size": layout.expert_tp if layout.ep > 1 and layout.tp > 1 else None,
-        "num-virtual-stages-per-pipeline-rank": layout.vpp if layout.vpp > 1 else None,
+        "num-virtual-stages-per-pipeline-rank": layout.vpp if layout.vpp > 1 and not made.stage_layout else None,
+        "pipeline-model-parallel-layout": made.stage_layout or None,
         "micro-batch-size": made.micro_batch,
         "global-batch-size": made.global_batch,
         "seq-length": made.seq_len,
@@ -191,7 +192,11 @@ def arguments(made: Job) -> list[str]:
         "optimizer": TARGET.word("optimizer", made.optimizer),
         "position-embedding-type": "rope",
         "normalization": "RMSNorm",
+        # Its own default drops a tenth of attention and of what layers give.
+        "attention-dropout": 0.0,
+        "hidden-dropout": 0.0,
         "save-interval": made.checkpoint_steps,
+        "save-retain-interval": made.retained_steps,
         **{name.replace("_", "-"): value for name, value in made.shape.items() if not isinstance(value, bool)},
     }
     found = flags(pairs)

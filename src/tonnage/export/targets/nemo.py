@@ -91,6 +91,7 @@ def settings(made: Job) -> Fields:
             "tensor_model_parallel_size": layout.tp,
             "pipeline_model_parallel_size": layout.pp,
             "virtual_pipeline_model_parallel_size": layout.vpp if layout.vpp > 1 else None,
+            **({"pipeline_model_parallel_layout": made.stage_layout} if made.stage_layout else {}),
             "context_parallel_size": layout.cp,
             "expert_model_parallel_size": layout.ep,
             # Megatron Core cuts experts by the tensor degree unless it is told otherwise.
@@ -117,6 +118,7 @@ def settings(made: Job) -> Fields:
         },
         "checkpoint": {
             "save_interval": made.checkpoint_steps,
+            "save_retain_interval": made.retained_steps,
             "async_save": made.asynchronous,
             "ckpt_format": "fsdp_dtensor" if megatron_fsdp else "torch_dist",
         },

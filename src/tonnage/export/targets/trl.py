@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tonnage.export.kit import (
     DATA_PARALLEL,
+    KEPT,
     LEARNING_RATE,
     Fields,
     Files,
@@ -117,6 +118,7 @@ def _sft(made: Job) -> Fields:
         "attn_implementation": attention_of(made),
         "save_strategy": "steps",
         "save_steps": made.checkpoint_steps,
+        "save_total_limit": KEPT,
         "logging_steps": 1,
         "use_peft": made.adapters,
     }

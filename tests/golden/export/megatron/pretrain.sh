@@ -32,7 +32,10 @@ exec torchrun \
   --optimizer adam \
   --position-embedding-type rope \
   --normalization RMSNorm \
+  --attention-dropout 0.0 \
+  --hidden-dropout 0.0 \
   --save-interval 50 \
+  --save-retain-interval 100 \
   --num-layers 32 \
   --hidden-size 4096 \
   --num-attention-heads 32 \
