@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.command import told as answer_of
@@ -55,6 +56,19 @@ def value(text: str, name: str) -> Any:
 )  # fmt: skip
 def test_options_are_read_as_their_program_reads_them(command: str, name: str, expected: Any) -> None:
     assert value(command, name) == expected
+
+
+def test_a_leader_worker_set_says_how_many_nodes_its_command_is_started_on() -> None:
+    command = "python3 -m sglang.launch_server --model-path a/b --tp 16 --nnodes $(LWS_GROUP_SIZE)"
+    container = {
+        "image": "lmsysorg/sglang:v0.5.18",
+        "command": f"{command} --node-rank $(LWS_WORKER_INDEX)".split(),
+        "resources": {"limits": {"nvidia.com/gpu": "8"}},
+    }
+    group = {"size": 2, "leaderTemplate": {"spec": {"containers": [container]}}}
+    document = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
+    found = read_running(yaml.safe_dump(document | {"spec": {"leaderWorkerTemplate": group}}))
+    assert (found.value("tp"), found.machine.nodes, found.machine.count) == (16, 2, 8) and not found.unknown
 
 
 def test_data_parallel_replicas_of_sglang_are_replicas() -> None:

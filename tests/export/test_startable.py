@@ -10,6 +10,8 @@ from tests.command import told as run
 import tonnage
 
 LLAMA_70B = "meta-llama/Llama-3.1-70B-Instruct"
+BASE_70B = "meta-llama/Llama-3.1-70B"
+"""Of which nobody is known to have published another format."""
 COMMON = (
     "meta-llama/Llama-3.1-8B-Instruct", LLAMA_70B, "meta-llama/Llama-3.3-70B-Instruct", "Qwen/Qwen3-32B",
     "Qwen/Qwen3-235B-A22B", "mistralai/Mistral-Small-24B-Instruct-2501", "openai/gpt-oss-120b",
@@ -25,6 +27,7 @@ def chat(model: str, *, accelerator: str = "B200", rate: str = "4/s", **more: ob
 
 
 def kept(plan: object, folder: Path) -> str:
+    folder.mkdir(exist_ok=True)
     path = folder / "plan.json"
     path.write_text(json.dumps(tonnage.to_dict(plan)), encoding="utf-8")
     return str(path)
@@ -53,7 +56,7 @@ def test_what_another_checkpoint_would_save_is_told_with_its_price_and_the_way_t
 @pytest.mark.parametrize(
     ("model", "precision", "able"),
     [
-        (LLAMA_70B, "nvfp4", "--precision bf16 or fp8"),
+        (BASE_70B, "nvfp4", "--precision bf16 or fp8"),
         ("openai/gpt-oss-120b", "fp8", "--precision mxfp4"),  # experts are stored in four bits
         ("deepseek-ai/DeepSeek-V3", "bf16", "--precision fp8_block"),  # no engine widens a quantised checkpoint
     ],
@@ -80,13 +83,67 @@ def test_a_model_that_is_stored_in_four_bits_is_started_so(tmp_path: Path) -> No
 def test_another_checkpoint_is_planned_where_nothing_else_serves(tmp_path: Path) -> None:
     plan = chat("meta-llama/Llama-3.1-405B-Instruct", accelerator="B300", rate="0.1/s", max_accelerators=1)
     assert plan.feasible and plan.options[0].configuration.precision.weights == "nvfp4"
-    assert "--checkpoint ID" in run("export", kept(plan, tmp_path), "--to", "vllm").stderr
+    assert "nvidia/Llama-3.1-405B-Instruct-NVFP4" in run("export", kept(plan, tmp_path), "--to", "vllm").stdout
 
 
 def test_tensorrt_llm_quantises_nothing_while_loading(tmp_path: Path) -> None:
-    plan = chat(LLAMA_70B, accelerator="H200", engine=["trtllm"])
+    plan = chat(BASE_70B, accelerator="H200", engine=["trtllm"])
     assert plan.options[0].configuration.precision.weights == "bf16"
     assert run("export", kept(plan, tmp_path), "--to", "trtllm").exit_code == 0
+    known = chat(LLAMA_70B, accelerator="H200", engine=["trtllm"])
+    assert known.options[0].configuration.precision.weights == "fp8"
+    assert "nvidia/Llama-3.1-70B-Instruct-FP8 " in run("export", kept(known, tmp_path), "--to", "trtllm").stdout
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "precision", "checkpoint"),
+    [
+        ("meta-llama/Llama-3.3-70B-Instruct", "vllm", "nvfp4", "nvidia/Llama-3.3-70B-Instruct-NVFP4"),
+        ("Llama-3.3-70B-Instruct", "sglang", "nvfp4", "nvidia/Llama-3.3-70B-Instruct-NVFP4"),
+        ("deepseek-ai/DeepSeek-R1", "vllm", "nvfp4", "nvidia/DeepSeek-R1-NVFP4-v2"),
+        ("meta-llama/Llama-3.3-70B-Instruct", "vllm", "int4", "RedHatAI/Llama-3.3-70B-Instruct-quantized.w4a16"),
+    ],
+)
+def test_a_published_checkpoint_stands_on_screen_in_json_and_in_every_file(
+    model: str, engine: str, precision: str, checkpoint: str, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "plan.json")
+    load = ("--rate", "2/s", "--traffic", "chat", "--tpot", "80 ms", "-a", "B200", "--quick", "-o", path)
+    shown = run("plan", "serve", model, "--engine", engine, "--precision", precision, *load).stdout
+    assert f"Loads {checkpoint}, " in shown
+    kept = json.loads(Path(path).read_text(encoding="utf-8"))
+    assert kept["model"]["checkpoints"] == {precision: checkpoint}
+    for target in (engine, "kubernetes", "skypilot", "compose", "slurm"):
+        written = run("export", path, "--to", target)
+        assert written.exit_code == 0, written.stderr
+        assert f"Checkpoint: {checkpoint} (" in written.stdout and "not verified" in written.stdout
+    other = run("export", path, "--to", "kubernetes", "--checkpoint", "example/mine")
+    assert "example/mine" in other.stdout and checkpoint not in other.stdout
+
+
+def test_weights_that_are_quantised_only_once_all_are_loaded_have_to_fit_before(tmp_path: Path) -> None:
+    asked = {"precision": ["fp8"], "rate": "0.2/s", "max_accelerators": 1}
+    scout = "meta-llama/Llama-4-Scout-17B-16E-Instruct"  # 218 GB in 16 bits, 109 in eight
+    sglang, vllm = (kept(chat(scout, accelerator="H200", engine=[name], **asked), tmp_path / name)
+                    for name in ("sglang", "vllm"))  # fmt: skip
+    assert "nvidia/Llama-4-Scout-17B-16E-Instruct-FP8 " in run("export", sglang, "--to", "sglang").stdout
+    streams = run("export", vllm, "--to", "vllm").stdout
+    assert f"serve {scout} " in streams and "--quantization fp8" in streams
+    unknown = kept(chat(BASE_70B, accelerator="gh200-96gb", engine=["sglang"], **asked), tmp_path / "base")
+    refused = run("export", unknown, "--to", "sglang")
+    assert refused.exit_code == 2 and "once all are loaded" in refused.stderr and "--engine vllm" in refused.stderr
+
+
+def test_a_format_without_a_checkpoint_is_a_risk_of_the_plan() -> None:
+    asked = ("--rate", "1/s", "--traffic", "chat", "--precision", "nvfp4", "-a", "B200", "--quick")
+    shown = run("plan", "serve", BASE_70B, *asked).stdout
+    assert "no checkpoint in nvfp4 is known here" in shown and "Loads " not in shown
+
+
+def test_llama_cpp_is_given_files_that_it_reads(tmp_path: Path) -> None:
+    plan = chat("Qwen/Qwen3-8B", accelerator="L40S", engine=["llamacpp"], precision=["gguf-q8_0"], rate="0.2/s")
+    written = run("export", kept(plan, tmp_path), "--to", "llamacpp")
+    assert written.exit_code == 0 and "--hf-repo Qwen/Qwen3-8B-GGUF:Q8_0" in written.stdout
 
 
 def test_batches_fleets_and_owned_machines_start_too(tmp_path: Path) -> None:

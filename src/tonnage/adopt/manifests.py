@@ -108,7 +108,8 @@ def _pod(pod: Document, *, format: str, replicas: int, nodes: int) -> Running | 
     for container in list_in(pod, "containers"):
         if not isinstance(container, dict):
             continue
-        environment = {
+        # The first two are set by the controller of a LeaderWorkerSet.
+        environment = {"LWS_GROUP_SIZE": str(nodes), "LWS_WORKER_INDEX": "0"} | {
             str(entry.get("name")): str(entry["value"])
             for entry in list_in(container, "env")
             if isinstance(entry, dict) and entry.get("value") is not None

@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tonnage.catalog.additions import NOTHING, Additions, FileStates, file_states, tables
+from tonnage.catalog.checkpoints import formats_by_id
 from tonnage.catalog.hub import names
 from tonnage.catalog.hub.config import read_config, read_inline
 from tonnage.catalog.hub.names import decoder_of_size, mixture_of_size
@@ -176,11 +177,13 @@ def model(name: str, additions: Additions = NOTHING) -> Model:
     found = own[id] if id in own else _build(id)
     if id not in own and (longer := _context_of_version(name)) is not None:
         found = replace(found, max_context=longer)
+    stored = formats_by_id().get(name.lower())
     known = _formats().get(name.rpartition("/")[2].lower())
-    if known is not None:
+    if known is not None and (stored is None or stored in (known["weights"], known["experts"])):
         weights, experts = known["weights"] or None, known["experts"] or None
         return replace(found, quantization=weights, experts_dtype=experts, native_dtype="bf16")
-    return found if taken.quantization is None else _requantize(found, taken.quantization)
+    meant = stored or taken.quantization
+    return found if meant is None else _requantize(found, meant)
 
 
 def identify(name: str, additions: Additions = NOTHING) -> str:

@@ -31,7 +31,7 @@ def _targets() -> list[str]:
     shell_complete=complete_from(_targets),
     help="vllm, kubernetes, skypilot, …; `--to list` names all",
 )
-@click.option("--option", "rank", type=click.IntRange(1), default=1, help="which option to start")
+@click.option("--option", "--rank", "rank", type=click.IntRange(1), default=1, help="which option to start")
 @click.option(
     "--checkpoint", metavar="ID", help="load this Hub checkpoint: the same model in the planned weight format"
 )

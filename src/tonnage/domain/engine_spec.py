@@ -189,6 +189,8 @@ class EngineSpec(Record, kw_only=True, forbid_unknown_fields=True):
     """Place among the engines that plans consider, best measured first; absent = fit and predict alone know it."""
     releases: tuple[tuple[str, str], ...] = ()
     """Month in which a release, line or build appeared, and which; oldest first."""
+    pinned: str = ""
+    """The release that is meant where none is named, whose flags exported files are written in; empty = the newest."""
     words: tuple[tuple[str, Release], ...] = ()
     """Words a version may start with, and the least release each stands for."""
     versions_below: Release | None = None
@@ -231,6 +233,8 @@ class EngineSpec(Record, kw_only=True, forbid_unknown_fields=True):
     """It can keep its cache in FP8."""
     quantises: tuple[str, ...] = ()
     """Weight formats that it makes of a 16-bit checkpoint while loading; any other must be stored so."""
+    quantises_whole: bool = False
+    """It does so once all weights are loaded, which then lie in memory as they are stored."""
     hands_over_caches: bool = False
     """Workers of its own read prompts and hand the cache to workers that write answers (disaggregated serving)."""
     deals_images: bool = False

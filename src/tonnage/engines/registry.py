@@ -147,7 +147,8 @@ def engine_release(name: str, engine: Engine | None = None) -> str:
     spec = find_engine(name)
     if spec is None:
         return name
-    version = engine.version if engine is not None and engine.version else spec.releases[-1][1] if spec.releases else ""
+    newest = spec.pinned.removesuffix(".0") or (spec.releases[-1][1] if spec.releases else "")
+    version = engine.version if engine is not None and engine.version else newest
     return f"{spec.title} {version}".strip()
 
 

@@ -59,10 +59,8 @@ def export(plan: Plan, option: Option, *, to: str) -> Files:
         raise BadRequest(f"{to} files here say nothing of {objective}; {objective}: {able or 'none'}")
     if plan.model.get("pools") and not module.TARGET.pools:
         able = _able(lambda target: target.pools)
-        raise BadRequest(
-            f"{to} files cannot keep prefill and decode workers apart; export to {able}, leave out --pools, or"
-            " choose an option without them (--rank)"
-        )
+        other = "leave out --pools" if getattr(plan, "pools", None) else "choose an option without them (--option)"
+        raise BadRequest(f"{to} files cannot keep prefill and decode workers apart; export to {able}, or {other}")
     found = _reading(plan, option, target=module.TARGET)
     if isinstance(found, Deployment) and hasattr(module, "serve"):
         return {"serve.sh": script(found, module.TARGET)}

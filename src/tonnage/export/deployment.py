@@ -58,7 +58,7 @@ class Deployment(Record, kw_only=True):
     checkpoint: str | None
     """Format the checkpoint is stored in; absent = unknown."""
     named: bool
-    """The user named the checkpoint himself, so it is the one that fits."""
+    """The checkpoint was named by the user, or is a published one: it is stored as planned."""
     max_model_len: int | None
     replicas: int
     per_node: int
@@ -228,6 +228,8 @@ def _lines(plan: ServePlan | BatchPlan, option: ServeOption | BatchOption, model
         f"Plan of {plan.provenance.made}: {model}, {option.replicas} x {configuration.label()}.",
         f"{offer_line(option.bill)}.",
     ]
+    if published := plan.model.get("published"):
+        lines.append(f"Checkpoint: {published}; its answers were not verified.")
     if engine.adapters is not None and not engine.adapters.slots:
         lines.append(f"Adapters are merged: start each of the {engine.adapters.count} from its own merged checkpoint.")
     if cut:
@@ -304,8 +306,14 @@ def needs_quantised(deployment: Deployment) -> bool:
     known, stored = deployment.checkpoint or "another format", deployment.checkpoint or "bf16"
     if deployment.named:
         return False
+    made, whole = weights in engine.quantises and stored != weights, deployment.plan.model.get("fits_whole", True)
+    if made and not whole:
+        raise NoCheckpoint(
+            f"{engine.name} quantises weights once all are loaded, and {deployment.model} does not fit in {stored}: "
+            f"name a checkpoint in {weights} with --checkpoint ID, or plan again with --engine vllm"
+        )
     if engine.loads(weights, stored=stored):
-        return weights in engine.quantises and stored != weights
+        return made
     able = sorted(name for name in ("bf16", *engine.quantises) if engine.loads(name, stored=stored)) or [stored]
     raise NoCheckpoint(
         f"the option runs {weights} weights and {deployment.model} is stored in {known}: "

@@ -13,7 +13,9 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
+from tonnage.catalog.checkpoints import published_in
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.published import download_of
 from tonnage.core.cold_start import cold_start
 from tonnage.core.deployment import case_of, deploy
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
@@ -22,6 +24,7 @@ from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.plan import ServeOption, ServePlan, option_at_rank
 from tonnage.domain.precision import number_format
 from tonnage.domain.train_plan import TrainOption, TrainPlan
+from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.physics.parameters import parameters
 from tonnage.questions.ask import Plan
@@ -56,7 +59,8 @@ def launchable_option(
     pools : bool
         Start the plan's separate prefill and decode workers in place of an option.
     checkpoint : str, optional
-        What to load instead of the planned model: the same network in the planned weight format.
+        What to load instead of the planned model: the same network in the planned weight format. Absent where the
+        engine cannot make that format while it loads the model's own: a published one, where one is known.
     additions : Additions
         The user's own accelerators and models.
 
@@ -100,7 +104,7 @@ def launchable_option(
             raise BadRequest(
                 f"no file is written for units with encoders ({split.label}): start those with vLLM's"
                 " --mm-encoder-only and --ec-transfer-config, or SGLang's --encoder-only and --language-only, by hand;"
-                " or choose an option without them (--rank)"
+                " or choose an option without them (--option)"
             )
         counts = {"prefill_workers": served.replicas * split.prefill, "decode_workers": served.replicas * split.decode}
         facts["pools"] = counts
@@ -151,6 +155,10 @@ def _fill_settings(
     begun = cold_start(weight_bytes=stored, provider=option.bill.provider)
     facts |= {"stored_bytes": stored, "start_s": begun.weights_s + begun.warm_up_s}
     configuration = option.configuration
+    room = configuration.layout.ranks * catalog.accelerator(configuration.accelerator, additions).driver_memory_bytes
+    facts["fits_whole"] = stored <= room or not engine_spec(configuration.engine.name).quantises_whole
+    if "named" not in facts:
+        facts |= _published(plan, option, model=model, stored=facts["checkpoint"], whole=facts["fits_whole"])
     load = Traffic(saturated=True) if saturated else Traffic(rate_per_s=1.0)
     case = case_of(configuration, model=model, lengths=plan.request.lengths, traffic=load)
     part = catalog.accelerator(configuration.accelerator, additions)
@@ -159,6 +167,22 @@ def _fill_settings(
         engine = replace(engine, block_tokens=None)
     filled = replace(configuration, engine=engine)
     return replace(plan, model=facts), replace(option, configuration=filled)
+
+
+def _published(plan: Served, option: ServedOption, *, model: Model, stored: str, whole: bool) -> dict[str, str]:
+    """
+    The published checkpoint that the option loads, and what is known of it; empty where the model's own will do, or
+    none is known. `whole` says that the model's own, unquantised, fits the memory of a replica.
+    """
+    configuration, name = option.configuration, plan.request.model
+    engine, precision = configuration.engine.name, configuration.precision
+    if precision.weights.startswith("gguf-"):
+        files = download_of(name)
+        return {"named": files.gguf, "published": f"{files.gguf} (GGUF; {files.source})"} if files else {}
+    if engine_spec(engine).loads(precision.weights, stored=stored) and (whole or precision.weights == stored):
+        return {}
+    found = published_in(name, id=model.id, stored=precision.stored, engine=engine)
+    return {} if found is None else {"named": found.checkpoint, "published": found.told(engine)}
 
 
 def _takes_any_block(model: Model) -> bool:

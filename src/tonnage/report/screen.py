@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any, Final, NamedTuple
 
@@ -172,6 +172,16 @@ def no_plan(plan: Any, *, question: Sequence[str], what: str) -> tuple[Block, ..
         risks=[Text(f"Would work: {text}", kind="relaxed") for text in getattr(plan, "relaxing", ())],
         rest=left_out(plan.rejected, what=what, opened=""),
     )
+
+
+def loads_text(facts: Mapping[str, Any], weights: str) -> Text | str:
+    """Which checkpoint an option in these weights loads, where it is not the model's own; empty where it is."""
+    named: dict[str, str | None] = facts.get("checkpoints", {})
+    if weights not in named:
+        return ""
+    if found := named[weights]:
+        return Text(f"Loads {found}, made of the model by others: evaluate it before it answers users.", kind="check")
+    return risk(f"no checkpoint in {weights} is known here: quantise one first, or plan another --precision.")
 
 
 def cheaper_stored(rejected: Sequence[Rejection]) -> list[str]:

@@ -10,6 +10,7 @@ from tonnage.export.kit import (
     Options,
     Server,
     Target,
+    engine_spec,
     flags,
     image,
     needs_quantised,
@@ -21,7 +22,7 @@ from tonnage.export.kit import (
 
 TARGET = Target(
     title="SGLang",
-    version="0.5.23",
+    version=engine_spec("sglang").pinned,
     engines=("sglang",),
     words={
         "KV cache": {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8_e4m3"},

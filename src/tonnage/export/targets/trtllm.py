@@ -15,6 +15,7 @@ from tonnage.export.kit import (
     Options,
     Server,
     Target,
+    engine_spec,
     flags,
     image,
     needs_quantised,
@@ -26,7 +27,7 @@ from tonnage.export.kit import (
 
 TARGET = Target(
     title="TensorRT-LLM",
-    version="1.2.0",
+    version=engine_spec("trtllm").pinned,
     engines=("trtllm",),
     one_node=True,  # over several it needs an MPI launcher of the site's own
     words={

@@ -13,6 +13,7 @@ from tonnage.export.kit import (
     Options,
     Server,
     Target,
+    engine_spec,
     image,
     needs_quantised,
     number,
@@ -24,7 +25,7 @@ from tonnage.export.kit import (
 
 TARGET = Target(
     title="vLLM",
-    version="0.32.0",
+    version=engine_spec("vllm").pinned,
     engines=("vllm",),
     words={
         "KV cache": {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8"},

@@ -89,7 +89,8 @@ def _search(asked: Context[Batch]) -> Found[Batch, BatchOption, BatchPlan]:
     if not allowed.precisions:
         other = look(startable=False)
         if any(option.sure for option in seen.options):
-            refused = (*refused, *limits.needs_checkpoint(_in_order(seen.options)[0], _in_order(other.options)))
+            first, options = _in_order(seen.options)[0], _in_order(other.options)
+            refused += limits.needs_checkpoint(request, asked.model, first=first, options=options)
         else:
             seen = _Look(*map(add, seen, other))
     ranked = with_verdicts(
@@ -115,6 +116,7 @@ def _with_trade_offs(asked: Context[Batch], seen: _Look, plan: BatchPlan) -> Bat
     request, ranked = asked.request, plan.options
     return replace(
         plan,
+        model=plan.model | limits.other_checkpoints(ranked, request=request, model=asked.model),
         frontier=narrative.trade_offs(seen.found),
         card_for_card=narrative.card_for_card(ranked),
         spot_against=narrative.spot_against(ranked),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
 from tonnage.catalog import part_name, parts_name
+from tonnage.catalog.checkpoints import Checkpoint, published_in
 from tonnage.catalog.engines import formats, support
 from tonnage.core.header import Infeasible, Nearness
 from tonnage.core.quality import FOUR_BITS, usual_formats
@@ -21,7 +22,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration, Rejection, ServeOption
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.refusal import refusal
-from tonnage.domain.requests.serve import Serve
+from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.engines.registry import engine_spec, planned_engines
 from tonnage.errors import BadRequest
 from tonnage.optimize.layouts import replica_layouts
@@ -48,13 +49,13 @@ def precisions(
 
     FP8 and four bits are looked at by default, the latter where the part multiplies them, and the plan says what is
     published of their quality. Of those that the request does not name, either the ones that the engine can start from
-    the model's checkpoint, or (`startable` false) the ones that need another checkpoint, which nobody named.
+    the model's checkpoint, or of eight bits from one that is published, or (`startable` false) the others.
     """
     names = request.precisions or usual_formats(request.model, model)
     found = (_precision(name, request, model, accelerator=accelerator, engine=engine) for name in names)
     worth = [p for p in found if p is not None and (request.precisions or p.weights != FOUR_BITS or _native(p))]
     if not request.precisions:
-        worth = [p for p in worth if _starts(p, model, engine) is startable]
+        worth = [p for p in worth if _starts(p, request, model, engine) is startable]
     return tuple(dict.fromkeys(worth))
 
 
@@ -82,10 +83,14 @@ def configurations(
         ]
 
 
-def _starts(precision: Precision, model: Model, engine: str) -> bool:
-    """Whether the engine runs these weights from the model's own checkpoint."""
+def _starts(precision: Precision, request: Serve, model: Model, engine: str) -> bool:
+    """Whether the engine runs these weights from the model's own checkpoint, or from a published one of eight bits."""
     stored = model.quantization or model.native_dtype
-    return precision.experts is not None or engine_spec(engine).loads(precision.weights, stored=stored)
+    if precision.experts is not None or engine_spec(engine).loads(precision.weights, stored=stored):
+        return True
+    name = precision.weights
+    eight = number_format(name).bits >= 8 and number_format(stored).bits >= 16
+    return eight and published_in(request.model, id=model.id, stored=name, engine=engine) is not None
 
 
 def _native(precision: Precision) -> bool:
@@ -117,21 +122,46 @@ def _precision(name: str, request: Serve, model: Model, *, accelerator: Accelera
 
 
 def needs_checkpoint(
-    first: ServeOption | BatchOption, options: Sequence[ServeOption | BatchOption]
+    request: Serve | Batch,
+    model: Model,
+    *,
+    first: ServeOption | BatchOption,
+    options: Sequence[ServeOption | BatchOption],
 ) -> tuple[Rejection, ...]:
     """
-    The first of `options`, which need a checkpoint that nobody named, with its price, where it is sure and costs less
-    than the plan's first; else empty.
+    The first of `options`, which need another checkpoint than the model's own, with its price and what is published,
+    where it is sure and costs less than the plan's first; else empty.
     """
     found = options[0] if options and options[0].sure else None
     if found is None or found.cost.value >= first.cost.value:
         return ()
     run, weights = found.configuration, found.configuration.precision.weights
     price = show(found.cost.value, found.cost.unit)
-    verdict = refusal(
-        "checkpoint", f"about {price}, needs a checkpoint in {weights} (none is named)", nearest=f"precision {weights}"
-    )
+    named = published_for(run, request=request, model=model)
+    reason = f"loads {named.checkpoint}" if named else f"needs a checkpoint in {weights} (none is known)"
+    verdict = refusal("checkpoint", f"about {price}, {reason}", nearest=f"precision {weights}")
     return (Rejection(what=parts_name(found.accelerators, run.accelerator), verdict=verdict),)
+
+
+def published_for(run: Configuration, *, request: Serve | Batch, model: Model) -> Checkpoint | None:
+    """The published checkpoint of the weights of a configuration that its engine reads; None where none is known."""
+    return published_in(request.model, id=model.id, stored=run.precision.stored, engine=run.engine.name)
+
+
+def other_checkpoints(
+    options: Iterable[ServeOption | BatchOption], *, request: Serve | Batch, model: Model
+) -> dict[str, dict[str, str | None]]:
+    """
+    By weight format what the options load that do not start from the model's own checkpoint: an id, None where none is
+    known; empty where all do. One engine's: the first option's of each format.
+    """
+    stored, found = model.quantization or model.native_dtype, dict[str, str | None]()
+    for run in (option.configuration for option in options):
+        own = run.precision.experts is not None and run.precision.experts == model.experts_dtype
+        if not own and not engine_spec(run.engine.name).loads(run.precision.weights, stored=stored):
+            named = published_for(run, request=request, model=model)
+            found.setdefault(run.precision.stored, named.checkpoint if named else None)
+    return {"checkpoints": found} if found else {}
 
 
 def missed_memory(missed: Sequence[Infeasible]) -> bool:

@@ -26,6 +26,7 @@ from tonnage.report.screen import (
     cheaper_stored,
     closest_break_even,
     held_text,
+    loads_text,
     price_dates,
     risk,
     stale_text,
@@ -211,7 +212,7 @@ def _risks(plan: ServePlan, best: ServeOption) -> list[str | Text]:
         told.append(Text(text, asks={"pools": "true"}))
     if plan.cheaper_at_risk:
         told.append(f"Cheaper, less likely: {plan.cheaper_at_risk}")
-    told += cheaper_stored(plan.rejected)
+    told += [loads_text(plan.model, best.configuration.precision.stored), *cheaper_stored(plan.rejected)]
     if plan.tokens is not None and plan.tokens.times >= TOKENS_CHEAPER:
         told.append(plan.tokens.sentence)
     told += [stale_text(best.bill, plan.provenance.made), closest_break_even(plan.break_even), _failure(plan)]

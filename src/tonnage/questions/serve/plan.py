@@ -114,7 +114,7 @@ def _look(asked: Context[Serve]) -> Found[Serve, ServeOption, ServePlan]:
         # The option by averages that another checkpoint would bring, where it costs less than the first.
         averaged = replace(within, request=replace(allowed, quick=True))
         other = _search_formats(averaged, open_sites, times=1.0, startable=False)
-        refused = (*refused, *limits.needs_checkpoint(ranked[0], other.ranked))
+        refused += limits.needs_checkpoint(request, model, first=ranked[0], options=other.ranked)
     return Found(
         options=with_load_curve(request, ranked, found=search.serving),
         missed=search.missed,
@@ -145,6 +145,7 @@ def _sections(asked: Context[Serve], search: _Search, open_sites: Sequence[Site]
     apart = separate_pools(request, serving, first=first, today=today) if request.pools and not stopped else None
     return replace(
         plan,
+        model=plan.model | limits.other_checkpoints(ranked, request=request, model=model),
         sentence=plan.sentence + narrative.following_text(day, apart),
         frontier=frontier(
             ranked,
