@@ -162,14 +162,23 @@ def test_where_an_option_can_be_started_is_offered_and_what_is_missing_asked_for
         assert client.get(f"/export/{link}", headers=HTML).status_code == 200, link
     assert "trtllm: " in offered.text and "starts trtllm, and the option was planned for vllm" in offered.text
 
-    page = client.get("/plan/serve", params={**asked, "precision": "nvfp4"}, headers=HTML).text
-    key = page.split("/answer/")[1].split(".json")[0]
-    found = client.get(f"/export/{key}", headers={"accept": "application/json"}).json()
+    def offers(params: dict[str, str]) -> tuple[str, Any]:
+        key = client.get("/plan/serve", params=params, headers=HTML).text.split("/answer/")[1].split(".json")[0]
+        return key, client.get(f"/export/{key}", headers={"accept": "application/json"}).json()
+
+    key, found = offers({**asked, "precision": "nvfp4"})
+    assert {"vllm", "kubernetes", "skypilot"} <= {*found["ready"]} and not found["lacking"]
+    for target in {*found["ready"]} - {"prometheus", "grafana", "budget", "terraform", "karpenter"}:
+        written = client.get(f"/export/{key}", params={"to": target}, headers=HTML)
+        assert "RedHatAI/Llama-3.1-70B-Instruct-NVFP4" in written.text, target
+
+    # Of the base model, nobody is known to have published another format.
+    key, found = offers({**asked, "model": "meta-llama/Llama-3.1-70B", "precision": "nvfp4"})
     assert "vllm" in found["lacking"] and not {"vllm", "kubernetes"} & {*found["ready"]}
     shown = client.get(f"/export/{key}", headers=HTML).text
     assert 'name="checkpoint"' in shown and "vllm needs a checkpoint already in nvfp4" in shown
     for target in found["lacking"]:
-        sent = {"to": target, "checkpoint": "nvidia/Llama-3.1-70B-Instruct-NVFP4"}
+        sent = {"to": target, "checkpoint": "example/Llama-3.1-70B-NVFP4"}
         written = client.get(f"/export/{key}", params=sent, headers=HTML)
         assert written.status_code == 200 and sent["checkpoint"] in written.text
     assert client.get(f"/export/{key}", params={"to": "vllm", "checkpoint": "-x"}).status_code == 400
