@@ -10,6 +10,7 @@ KEPT = {
     111: "59f5f0fde46adafbb8671e727ba6ef5d50e148ac34211f18980ba6268589caad",
     130: "90e5d8211bedabd96cf608234cb2d955424358c2626105bf8efa3fa2d0e97cfe",
     186: "2e7cc132879face658274ec8b3299242290b179ee108c399016abac1ed10eab8",
+    261: "0a4cd743460de8ff837725db044057bd2c56660903d7022cf306e1c209ff1cc7",
 }
 """Lines of the file, its header among them -> SHA-256 of them all. A release adds lines, and a line here."""
 
