@@ -93,6 +93,10 @@ def _gradients(row: Row) -> str | None:
     return text(row, "gradient_precision") or said
 
 
+BESIDE: Final = ("accelerated-peft", "foak", "internevo", "liger")
+"""What a row's framework names beside the engine that runs it."""
+
+
 def _framework(row: Row) -> str | None:
     """
     The engine, with what compiled the model or the release of NVIDIA's container where the row names them.
@@ -111,7 +115,8 @@ def _framework(row: Row) -> str | None:
     if compiler:
         return f"{name} {compiler}"
     release = re.match(r"(\d\d\.\d\d)\S* NeMo Container", notes)
-    return f"{name} {release[1]}" if name and release else name or None
+    beside = (word for word in BESIDE if word in text(row, "framework").lower())
+    return " ".join(filter(None, (name, release and release[1], *beside))) or None
 
 
 def _offload(row: Row) -> Literal["none", "optimizer", "all"]:
