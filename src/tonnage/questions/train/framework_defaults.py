@@ -38,8 +38,8 @@ def software(case: TrainCase, accelerator: Accelerator, *, layered: bool) -> Sof
         return usual_software("tpu")[0][0]
     found = software_of(case.framework, method=case.method, count=case.count, layered=layered)
     if own(case, "fused_kernels"):
-        kept = replace(found.keeps, rms_norm=2.0, expanded_kv=False, gated=3.0)
-        return replace(found, keeps=kept, timed_as="fsdp")  # which stands for fused kernels around plain PyTorch
+        # Timed as PyTorch's FSDP, which stands for fused kernels around plain PyTorch.
+        return replace(found, timed_as="fsdp", keeps=replace(found.keeps, rms_norm=2.0, expanded_kv=False, gated=3.0))
     return found
 
 
