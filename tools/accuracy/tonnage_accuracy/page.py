@@ -10,7 +10,7 @@ from typing import Final
 
 from tonnage.record import Record
 from tonnage.report.document import Document, Headline, Note, document, grid
-from tonnage_accuracy.first_contact import LINES, curve
+from tonnage_accuracy.first_contact import LINES, curve, prequential
 from tonnage_accuracy.records import (
     AccuracyReport,
     BlockErrors,
@@ -228,7 +228,7 @@ def as_markdown(said: str, found: Mapping[str, Rows], *, names: Mapping[str, str
     names : mapping
         Words for the ids of sources.
     """
-    head, *lines = curve(read_table(LINES))
+    head, *lines = curve(prequential(read_table(LINES)))
     text = Template((Path(__file__).parent / "page.txt").read_text(encoding="utf-8"))
     return text.substitute(
         said=said,
