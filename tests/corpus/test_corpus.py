@@ -18,8 +18,9 @@ CHOSEN = [question for question in questions() if question.chosen]
 
 
 def pinned(name: str) -> bool:
-    found = re.search(rf"^{name}==(.*)$", (ROOT / ".ci/constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
-    return found is not None and found[1] == importlib.metadata.version(name)
+    found = re.search(rf"^{name}==(\S+)", (ROOT / ".ci/constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    assert found is not None, "the lock names it, or no kept answer would be compared"
+    return found[1] == importlib.metadata.version(name)
 
 
 def test_every_question_is_kept_and_asked_once() -> None:
