@@ -22,7 +22,7 @@ from tonnage.domain.model import Model, Moe
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import Recompute, Situation, TrainSetup
 from tonnage.engines.registry import software_of, usual_software
-from tonnage.optimize.train_layouts import Arrangement, Found, Space, bubble_factor, fastest_by_chance, search
+from tonnage.optimize.train_layouts import Arrangement, Found, Space, bubble_factor, search
 from tonnage.physics.parameters import parameters
 from tonnage.physics.training_memory import adapter_parameters, recipe
 from tonnage.questions.train.job import Job
@@ -32,7 +32,7 @@ from tonnage.simulation.training import Turns, step_time
 
 MEMORY_SURE: Final = 0.8
 """Chance of fitting by which arrangements are compared where no request states its confidence. [-]"""
-MEMORY_CERTAIN: Final = 0.9
+MEMORY_CERTAIN: Final = 0.95
 """Chance of fitting from which no other group of software is looked at. [-]"""
 _MOST: Final = 0.99
 """Chances of fitting beyond this count as equal: more free memory is worth no time. [-]"""
@@ -90,7 +90,7 @@ def fastest_arrangements(
     keep: int = 1,
 ) -> Found:
     """
-    The fastest arrangements at every chance of fitting, best first, in the plainest software that has a sure one.
+    The fastest arrangements at every chance of fitting, those of the plainest software first, until one has a sure one.
 
     Where the batch is open, the smallest beyond which doubling it makes a sequence less than `GAIN` faster. What is
     found depends on no confidence: `Found.likely` and the plan's rule choose among it.
@@ -134,7 +134,7 @@ def _fastest_at_batch(
         every += found.best
         if any(one.chance >= MEMORY_CERTAIN for one in found.best):
             break
-    return replace(found, best=tuple(fastest_by_chance(every, keep=keep)))
+    return replace(found, best=tuple(every))
 
 
 def _search(space: Space, *, keep: int) -> Found:
