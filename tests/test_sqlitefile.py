@@ -1,6 +1,7 @@
 """A file of another program is refused, and is the same to the last byte afterwards."""
 
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from tonnage.errors import BadFact, TonnageError
 from tonnage.measure.history import MIGRATIONS, Place
 from tonnage.measure.history import open_store as history
-from tonnage.sqlitefile import HISTORY_ID, SWEEP_ID, refuse_other
+from tonnage.sqlitefile import HISTORY_ID, SWEEP_ID, refuse_other, write_ahead
 from tonnage.sweep import sweep as sweeps
 
 
@@ -96,3 +97,25 @@ def test_an_empty_file_and_none(tmp_path: Path) -> None:
     as_sweep(tmp_path / "empty")
     with pytest.raises(BadFact, match="no path"):
         refuse_other(tmp_path / "a\0b", own=SWEEP_ID)
+
+
+def test_a_store_that_another_has_just_begun_is_known_by_its_first_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "new.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as store:
+        write_ahead(store, own=HISTORY_ID)
+        assert path.read_bytes()[68:72] == HISTORY_ID.to_bytes(4, "big")
+        assert refuse_other(path, own=HISTORY_ID)
+
+
+def test_a_store_that_another_reads_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "read.sqlite"
+    reader = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    reader.execute(f"PRAGMA application_id={HISTORY_ID}")
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    done = threading.Timer(0.3, reader.close)
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as store:
+        done.start()
+        write_ahead(store, own=HISTORY_ID)
+        assert store.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    done.join()

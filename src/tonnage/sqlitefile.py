@@ -8,6 +8,7 @@ file's own bytes and, where they do not tell, opens it for reading only.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Set
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +18,9 @@ from tonnage.errors import BadFact, echo
 
 HISTORY_ID: Final = int.from_bytes(b"TngH", "big")
 SWEEP_ID: Final = int.from_bytes(b"TngS", "big")
+
+BUSY_S: Final = 30.0
+"""How long one writer waits for another."""
 
 _NAMES: Final = {HISTORY_ID: "a history of measurements", SWEEP_ID: "the answers of a sweep"}
 _TABLES: Final[dict[int, Set[str]]] = {HISTORY_ID: {"measurement", "schema_version"}, SWEEP_ID: {"answers"}}
@@ -59,10 +63,24 @@ def refuse_other(path: Path, *, own: int) -> bool:
     return True
 
 
-def stamp_version(store: sqlite3.Connection, *, own: int) -> None:
-    """Write the number of this kind, once."""
+def write_ahead(store: sqlite3.Connection, *, own: int) -> None:
+    """
+    Number a store as of this kind, once, and have it write ahead.
+
+    The number comes first, while commits still go to the file itself: a program that starts beside this one reads it
+    there. SQLite does not wait for other writers where it changes the journal, so that is tried for `BUSY_S`.
+    """
     if store.execute("PRAGMA application_id").fetchone()[0] != own:
         store.execute(f"PRAGMA application_id={own}")
+    until = time.monotonic() + BUSY_S
+    while True:
+        try:
+            store.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
 
 
 def _tables(path: Path) -> set[str]:

@@ -24,7 +24,7 @@ import msgspec
 from tonnage.domain.measurement import Entry, History, Measurement
 from tonnage.errors import BadFact, BadRequest, TonnageError, echo
 from tonnage.record import Record
-from tonnage.sqlitefile import HISTORY_ID, refuse_other, stamp_version
+from tonnage.sqlitefile import BUSY_S, HISTORY_ID, refuse_other, write_ahead
 from tonnage.version import __version__
 
 LIBRARIES: Final = ("torch", "vllm", "sglang", "transformers", "xllamacpp")
@@ -212,7 +212,6 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
 """Statements of version 1, 2, …: never changed once released, only added to."""
 LATEST: Final = len(MIGRATIONS)
 
-BUSY_S: Final = 30.0
 LOCK: Final = 7_866_245
 """Any number: PostgreSQL's lock for whoever migrates."""
 
@@ -256,8 +255,6 @@ def open_store(place: Place, *, write: bool) -> Iterator[Database]:
         try:
             if write:
                 _migrate(database, place)
-                if not database.postgres:
-                    stamp_version(database.connection, own=HISTORY_ID)
             yield database
         finally:
             database.connection.close()
@@ -293,7 +290,7 @@ def _sqlite(place: Place, *, write: bool) -> Database:
     if write:
         path.parent.mkdir(parents=True, exist_ok=True)
         connection = _connect(str(path))
-        connection.execute("PRAGMA journal_mode=WAL")
+        write_ahead(connection, own=HISTORY_ID)
         connection.execute("PRAGMA synchronous=FULL")
         return Database(connection, postgres=False)
     if not there:

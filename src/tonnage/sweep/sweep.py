@@ -24,7 +24,7 @@ from tonnage.core.reading import build, read_fields
 from tonnage.domain.requests.tables import Ask, Sweep
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.record import Record
-from tonnage.sqlitefile import SWEEP_ID, refuse_other, stamp_version
+from tonnage.sqlitefile import SWEEP_ID, refuse_other, write_ahead
 from tonnage.sweep.runners import on_processes, on_ray
 from tonnage.version import __version__, can_simulate
 
@@ -46,14 +46,13 @@ def open_store(path: Path) -> Iterator[Store]:
     try:
         refuse_other(path, own=SWEEP_ID)
         with closing(sqlite3.connect(path, timeout=30.0)) as store:
-            store.execute("PRAGMA journal_mode=WAL")
+            write_ahead(store, own=SWEEP_ID)
             version = store.execute("PRAGMA user_version").fetchone()[0]
             if version > FORMAT:
                 raise BadFact(f"'{echo(path)}' was written by a newer release; use that, or another file")
             with store:
                 store.execute("CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, row BLOB NOT NULL)")
                 store.execute(f"PRAGMA user_version={FORMAT}")
-                stamp_version(store, own=SWEEP_ID)
             yield store
     except (sqlite3.Error, OSError, ValueError) as error:
         reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -96,15 +96,23 @@ def test_a_few_killed_writers_lose_nothing(place: Place) -> None:
     assert killed.main(4, place.path) >= 4
 
 
-def test_two_writers_at_once_both_succeed(place: Place) -> None:
+def test_three_writers_that_begin_a_store_at_once_all_succeed(place: Place) -> None:
     code = (
         "import sys; from pathlib import Path; from tests.measure.history.test_history import measurement;"
         "from tonnage.measure.history import remember; from tonnage.measure.history import Place\n"
+        "print(flush=True); input()\n"
         "for n in range(10): remember(measurement(model=f'{sys.argv[2]}/{n}'), place=Place(path=Path(sys.argv[1])))"
     )
-    children = [subprocess.Popen([sys.executable, "-c", code, str(place.path), name]) for name in "ab"]
-    assert [child.wait(PATIENCE_S) for child in children] == [0, 0]
-    assert len(entries(place).entries) == 20
+    pipe = subprocess.PIPE
+    children = [
+        subprocess.Popen([sys.executable, "-c", code, str(place.path), name], stdin=pipe, stdout=pipe) for name in "abc"
+    ]
+    for child in children:
+        assert child.stdout is not None and child.stdout.readline() == b"\n"
+    for child in children:
+        child.communicate(b"\n", timeout=PATIENCE_S)
+    assert [child.returncode for child in children] == [0, 0, 0]
+    assert len(entries(place).entries) == 30
 
 
 @pytest.mark.parametrize("name", ["/proc/nowhere/history.sqlite", "/dev/null/history.sqlite"])
