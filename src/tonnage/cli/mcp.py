@@ -26,9 +26,11 @@ def mcp(*, online: bool, folders: tuple[str, ...], **options: Any) -> None:
     """
     if importlib.util.find_spec("mcp") is None:
         raise BadRequest("tools for assistants need the 'mcp' extra: pip install 'tonnage[mcp]'")
-    from tonnage.catalog import gather
+    from tonnage.catalog import gather, offers
     from tonnage.web.tools import serve
 
     if not online:
         os.environ["TONNAGE_OFFLINE"] = "1"
-    serve(additions=gather(paths=folders), limits=limits_of(options))
+    additions = gather(paths=folders)
+    offers(additions=additions)  # a file that is not there or cannot be read is said now, not in each answer
+    serve(additions=additions, limits=limits_of(options))

@@ -45,7 +45,7 @@ def web(*, host: str, port: int, **options: Any) -> None:
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    from tonnage.catalog import gather
+    from tonnage.catalog import gather, offers
     from tonnage.web.app import application
     from tonnage.web.connections import protocol
     from tonnage.web.guard import LOOPBACK, is_loopback
@@ -55,7 +55,9 @@ def web(*, host: str, port: int, **options: Any) -> None:
     limits = limits_of(options)
     token = "" if is_loopback(host) else _token()
     hosts = (*LOOPBACK, host.lower(), *(name.lower() for name in options["names"]))
-    app = application(additions=gather(paths=options["folders"]), hosts=hosts, limits=limits, token=token)
+    additions = gather(paths=options["folders"])
+    offers(additions=additions)  # a file that is not there or cannot be read is said now, not in each answer
+    app = application(additions=additions, hosts=hosts, limits=limits, token=token)
     if options["audit"]:
         from tonnage.web.audit import with_audit, writer_of
 
