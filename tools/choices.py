@@ -233,14 +233,18 @@ def cost(options: Options, *, fastest: bool = False, patience_s: float = math.in
     """
     if not options or not options[0].sure:
         return DEAREST
-    first = options[0]
-    if first.bill is None:
+    return cost_of(options[0], fastest=fastest, patience_s=patience_s)
+
+
+def cost_of(option: Option, *, fastest: bool = False, patience_s: float = math.inf) -> Cost:
+    """Of one option, as `cost` says; infinite where nobody rents what it needs."""
+    if option.bill is None:
         return DEAREST
-    secondary, usd = by_trust_and_cost(first.bill)
-    if isinstance(first, TrainOption | RlOption):
-        wall_s = first.run.wall_s.value
-        return Cost(secondary, wall_s > patience_s, wall_s if fastest else first.cost.value)
-    return Cost(secondary, False, first.cost.value if isinstance(first, BatchOption) else usd)
+    secondary, usd = by_trust_and_cost(option.bill)
+    if isinstance(option, TrainOption | RlOption):
+        wall_s = option.run.wall_s.value
+        return Cost(secondary, wall_s > patience_s, wall_s if fastest else option.cost.value)
+    return Cost(secondary, False, option.cost.value if isinstance(option, BatchOption) else usd)
 
 
 def accelerator_of(option: Option) -> str:

@@ -125,7 +125,19 @@ def test_a_price_of_third_parties_is_no_choice_beside_a_seller_s() -> None:
     doubted = Traits(usd=7.0, seconds=5.0, survives=True, listed=False)
     listed = Traits(usd=12.0, seconds=9.0, survives=True)
     assert names(first, doubted, listed) == {"cheapest": 0, "resilient": 2}
-    assert names(Traits(usd=10.0, seconds=9.0, survives=False, listed=False), doubted) == {"cheapest": 0, "fastest": 1}
+    first = Traits(usd=10.0, seconds=9.0, survives=False, listed=False)
+    assert names(first, replace(doubted, usd=11.0)) == {"cheapest": 0, "fastest": 1}
+
+
+def test_the_cheapest_as_sure_as_asked_and_with_an_even_chance_stand_beside_what_is_recommended() -> None:
+    first = Traits(usd=10.0, seconds=9.0, chance=0.9)
+    cheaper, even = Traits(usd=8.0, seconds=9.0, chance=0.96), Traits(usd=5.0, seconds=9.0, chance=0.66, sure=False)
+    unlikely = Traits(usd=2.0, seconds=9.0, chance=0.4, sure=False)
+    assert names(first, cheaper, even, unlikely) == {"recommended": 0, "cheapest": 1, "even": 2}
+    assert names(first, even, unlikely) == {"cheapest": 0, "even": 1}
+    assert names(first, replace(even, usd=9.9)) == {"cheapest": 0}  # which a price's next move undoes
+    assert names(first, replace(cheaper, late=True), replace(even, listed=False)) == {"cheapest": 0}
+    assert names(replace(first, sure=False), even) == {"cheapest": 0}  # where nothing is as sure as asked
 
 
 def test_of_a_job_the_soonest_at_any_price() -> None:
@@ -145,6 +157,7 @@ options = st.lists(
         usd=st.sampled_from([1.0, 1.05, 1.1, 2.0, inf]),
         seconds=st.sampled_from([1.0, 2.0, 3.0]),
         sure=st.booleans(),
+        chance=st.sampled_from([0.3, 0.7]),
         survives=st.booleans(),
     ),
     max_size=6,
@@ -154,14 +167,17 @@ options = st.lists(
 @given(options, st.booleans())
 def test_choices_differ_and_hold_what_their_names_say(ranked: list[Traits], job: bool) -> None:
     if job:
-        ranked = [Traits(usd=one.usd, seconds=one.seconds, sure=one.sure) for one in ranked]
+        ranked = [Traits(usd=one.usd, seconds=one.seconds, sure=one.sure, chance=one.chance) for one in ranked]
     found = choices(ranked)
-    assert len({choice.option for choice in found}) == len({choice.name for choice in found}) == len(found) <= 3
-    assert [choice.name for choice in found[:1]] == (["cheapest"] if ranked else [])
+    assert len({choice.option for choice in found}) == len({choice.name for choice in found}) == len(found) <= 5
+    assert [choice.name in {"cheapest", "recommended"} for choice in found[:1]] == ([True] if ranked else [])
+    named = {choice.name: ranked[choice.option] for choice in found}
     for choice in found[1:]:
         option, first = ranked[choice.option], ranked[0]
-        assert option.sure or not first.sure
-        assert choice.name == "resilient" or option.seconds < first.seconds
+        assert option.sure or not first.sure or choice.name == "even"
+        assert choice.name not in {"fastest", "soonest"} or option.seconds < first.seconds
+        assert choice.name != "cheapest" or option.usd == min(one.usd for one in ranked if one.sure) < first.usd
+        assert choice.name != "even" or (option.chance == 0.7 and option.usd < named["cheapest"].usd)
         assert choice.name != "fastest" or option.usd <= NEAR * first.usd
         assert choice.name != "resilient" or (option.survives and not first.survives)
 

@@ -44,8 +44,10 @@ MOST = {
     # on screen, in JSON and in every file; pipelines whose layers do not divide start; one release for plan and files.
     # 60 of them: programs that begin one store of measurements at once all write (one in fifteen was refused).
     # 30 of them: the page and the MCP server say at once that a file of own facts cannot be read.
-    "all": 512_270,
-    "spine": 245_040,
+    # 1,130 of them, 1,150 of the spine: what is cheapest as sure as asked and with an even chance stand side by side
+    # and get no dearer with less asked: all software of a run, even fleets, settings by what replicas carry.
+    "all": 513_400,
+    "spine": 246_190,
 }
 LEFT_OUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,

@@ -243,11 +243,12 @@ def _turns(rivals: Sequence[Rival], seen: Rival, pick: int, outcome: float, *, n
     """
     Whether an outcome of measuring `seen`, after which `pick` leads, overturns the first.
 
-    What it tells of third options is told better by measuring those. A rival that leads only where it is slower does so
-    because the first is slower with it, which measuring the first tells better.
+    What it tells of third options is told better by measuring those, and so is what another option gains by a first
+    that is as fast as predicted. A rival that leads only where it is slower does so because the first is slower with
+    it, which measuring the first tells better.
     """
     if seen is rivals[0]:
-        return pick != 0
+        return pick != 0 and outcome < 0.0
     if rivals[pick] is not seen:
         return False
     return outcome > 0.0 or rivals[_choice(rivals, seen, 0.0, needed=needed)] is seen

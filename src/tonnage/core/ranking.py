@@ -1,7 +1,8 @@
 """
 The order of options, said once: why the first leads, what others cost, which cannot be told apart; the frontier.
 
-Up to three options to choose from, for any kind of plan: cheapest, fastest near its price, resilient or soonest. An
+A few options to choose from, for any kind of plan: cheapest as sure as asked or with an even chance, fastest near its
+price, resilient or soonest. An
 option is compared by four traits, which each kind of plan computes; the rule is the same for all kinds.
 """
 
@@ -17,12 +18,16 @@ from tonnage.core.error_model import Pair, Ratio, correlation, tie_ratio, within
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.infer_plan import InferOption
-from tonnage.domain.plan import Bill, Choice, Configuration, RankedOption, ServeOption
+from tonnage.domain.plan import Bill, Choice, ChoiceName, Configuration, RankedOption, ServeOption
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.train_plan import RunOption, TrainConfiguration
 from tonnage.record import Record
 from tonnage.simulation.router import working_replicas
 
+EVEN: Final = 0.5
+"""Chance from which an option is shown beside those with the confidence asked for. [-]"""
+SAVES: Final = 0.02
+"""Share of the cheapest's cost that an option with an even chance saves at least, to be shown beside it. [-]"""
 NEAR: Final = 1.1
 """Times the first option's cost that the fastest may cost. [-]"""
 
@@ -136,10 +141,12 @@ def tie_with_first(option: Option, first: Option, *, ranked_by: Callable[[Option
 
 
 def at_risk(options: Sequence[Option]) -> Option | None:
-    """The cheapest option without the confidence asked for, where it costs less than a first that has it."""
+    """The cheapest option with an even chance, where it costs less than all with the confidence asked for."""
     if not options or not options[0].sure:
         return None
-    cheaper = [option for option in options if not option.sure and option.cost.value < options[0].cost.value]
+    least = min(option.cost.value for option in options if option.sure) * (1.0 - SAVES)
+    likely = [option for option in options if not option.sure and (option.chance is None or option.chance >= EVEN)]
+    cheaper = [option for option in likely if option.cost.value < least]
     return min(cheaper, key=lambda option: option.cost.value, default=None)
 
 
@@ -151,6 +158,10 @@ class Traits(Record, kw_only=True):
     seconds: float
     """To the end of the job, or of a mean request. [s]"""
     sure: bool = True
+    chance: float | None = None
+    """Of keeping what is asked for; absent where nothing is. [-]"""
+    late: bool = False
+    """Ends after what a run without a deadline may take."""
     listed: bool = True
     """At a price that its seller states."""
     survives: bool | None = None
@@ -161,34 +172,43 @@ def choices(options: Sequence[Traits]) -> tuple[Choice, ...]:
     """
     The options worth choosing from, by their place in the ranking; never the same option twice.
 
-    "cheapest" is the first of the ranking. "fastest" is faster than that and costs at most `NEAR` times as much.
-    Of a service, "resilient" is the cheapest that carries the peak after a failure, where the first does not; of a
-    job, "soonest" is what ends first at any price. What cannot lead is no choice: an option less sure than the first,
-    or at a price of third parties where the first's is its seller's (it may look cheaper than the cheapest).
+    "cheapest" has the confidence asked for where one does; where the ranking puts another first, that is "recommended".
+    "even" is cheaper still, with an even chance. "fastest" is faster than the first and costs at most `NEAR` times as
+    much. Of a service, "resilient" is the cheapest that carries the peak after a failure, where the first does not; of
+    a job, "soonest" is what ends first at any price. What else cannot lead is no choice: an option less sure than the
+    first, or at a price of third parties where the first's is its seller's (it may look cheaper than the cheapest).
     """
     if not options:
         return ()
     first = options[0]
-    found = [Choice(name="cheapest", option=0)]
-    able = [
+    alike = [
         place
         for place, option in enumerate(options)
-        if (option.sure or not first.sure) and (option.listed or not first.listed)
+        if (option.listed or not first.listed) and (first.late or not option.late)
     ]
+    able = [place for place in alike if options[place].sure or not first.sure]
+    found: dict[int, ChoiceName] = {0: "cheapest"}
+    if first.sure:
+        least = min(able, key=lambda i: (options[i].usd, i))
+        likely = [i for i in alike if options[i].sure or (options[i].chance or 0.0) >= EVEN]
+        even = min(likely, key=lambda i: (options[i].usd, i))
+        found = {0: "recommended", least: "cheapest"} if least else found
+        if options[even].usd < options[least].usd * (1.0 - SAVES):
+            found.setdefault(even, "even")
     near = [i for i in able if options[i].usd <= NEAR * first.usd]
     fastest = min(near, key=lambda i: (options[i].seconds, options[i].usd), default=0)
-    if options[fastest].seconds < first.seconds:
-        found.append(Choice(name="fastest", option=fastest))
+    seconds = first.seconds
+    if options[fastest].seconds < seconds:
+        found.setdefault(fastest, "fastest")
+        seconds = options[fastest].seconds
     if first.survives is None:
         last = min(able, key=lambda i: (options[i].seconds, options[i].usd))
-        if options[last].seconds < options[found[-1].option].seconds:
-            found.append(Choice(name="soonest", option=last))
+        if options[last].seconds < seconds:
+            found.setdefault(last, "soonest")
     elif not first.survives:
         safe = [i for i in able if options[i].survives]
-        last = min(safe, key=lambda i: (options[i].usd, i), default=0)
-        if last not in {choice.option for choice in found}:
-            found.append(Choice(name="resilient", option=last))
-    return tuple(found)
+        found.setdefault(min(safe, key=lambda i: (options[i].usd, i), default=0), "resilient")
+    return tuple(Choice(name=name, option=place) for place, name in found.items())
 
 
 def traits_of(request: object, option: object) -> Traits:
@@ -206,6 +226,7 @@ def traits_of(request: object, option: object) -> Traits:
             usd=option.bill.usd_per_hour,
             seconds=option.capacity.stay_s(request.lengths.output_tokens),
             sure=option.sure,
+            chance=option.chance,
             listed=_listed(option.bill),
             survives=(1.0 - option.headroom) * working <= option.replicas - lost,
         )
@@ -220,7 +241,13 @@ def traits_of(request: object, option: object) -> Traits:
         )
     assert isinstance(option, BatchOption | RunOption)
     wall = option.wall_s if isinstance(option, BatchOption) else option.run.wall_s
-    return Traits(usd=option.cost.value, seconds=wall.value, sure=option.sure, listed=_listed(option.bill))
+    return Traits(
+        usd=option.cost.value,
+        seconds=wall.value,
+        sure=option.sure,
+        chance=option.chance,
+        listed=_listed(option.bill),
+    )
 
 
 def _listed(bill: Bill | None) -> bool:

@@ -265,11 +265,17 @@ class BreakEven(SparseRecord, kw_only=True):
     """The two cannot be told apart within error at the present value already."""
 
 
+ChoiceName = Literal["recommended", "cheapest", "even", "fastest", "resilient", "soonest"]
+
+
 class Choice(Record, kw_only=True):
     """An option worth choosing, and what speaks for it."""
 
-    name: Literal["cheapest", "fastest", "resilient", "soonest"]
-    """Fastest: within 10 % of the cheapest's cost. Resilient: carries the peak after a failure."""
+    name: ChoiceName
+    """
+    Recommended: the first, where it is not the cheapest. Even: cheaper than that with an even chance. Fastest: within
+    10 % of the first's cost. Resilient: carries the peak after a failure.
+    """
     option: int
     """Index into the plan's options."""
 
@@ -388,7 +394,7 @@ class RankedPlan(PlanHeader[Request], Generic[Request, Option], kw_only=True):
     model: dict[str, Any]
     options: tuple[Option, ...] = ()
     choices: tuple[Choice, ...] = ()
-    """Up to three options that differ, the first of the ranking among them."""
+    """Options that differ, the first of the ranking among them."""
     cheaper_at_risk: str = ""
     """A cheaper option that may miss an objective within error, or whose speed nobody has published."""
     trail: tuple[Decision, ...] = ()

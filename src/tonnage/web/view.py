@@ -24,7 +24,9 @@ SCALE: Final = 1.25
 """Right end of every meter, in limits: so all limits stand in one line."""
 WORDS: Final = {one.title: one.words for one in OBJECTIVES}
 CHOICES: Final = {
+    "recommended": "Recommended",
     "cheapest": "Cheapest",
+    "even": "Cheapest with an even chance",
     "fastest": "Fastest within 10 % of its price",
     "resilient": "Survives a failure",
     "soonest": "Soonest",

@@ -333,7 +333,7 @@ def _options_of(asked: Context[Rl], rental: Rental, *, arranged: Arranged | None
             nearest=f"{2 * rental.place.count} accelerators, or an optimizer with smaller states",
         )
         return [rental.misses(verdict)]
-    return outcomes(asked.request, rental, option_of=partial(_option, asked, rental, arranged))
+    return outcomes(asked.request, rental, options_of=lambda term: [_option(asked, rental, arranged, term)])
 
 
 def _short_bytes(arranged: Arranged) -> float:

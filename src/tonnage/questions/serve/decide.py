@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from typing import TYPE_CHECKING, Final
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from tonnage.core.header import Infeasible
-from tonnage.core.ranking import unlikely
+from tonnage.core.ranking import EVEN, unlikely
 from tonnage.core.stop import Abandoned, abandoned_at_stop, best_is_known, stop_asked
 from tonnage.domain.plan import ConfidencePrice, Configuration, Decision, ServeOption
 from tonnage.domain.requests.serve import Serve
@@ -52,20 +52,21 @@ CONTENDERS: Final = 8
 KEPT_PER_SITE: Final = 3
 CONFIDENCE_STEPS: Final = (-0.2, -0.1, 0.1, 0.15)
 """Other confidences that are priced, from the one asked for. [-]"""
-LEAST: Final = 0.5
 MOST: Final = 0.99
 
 Priced = tuple[Candidate, ServeOption]
 
 
 def estimate_candidates(request: Serve, candidates: list[Candidate], *, today: date) -> list[Priced | Infeasible]:
-    """Every candidate as the mean field sees it."""
-    return [_price(request, candidate, today=today) for candidate in candidates]
+    """Every candidate as the mean field sees it, and the cheapest fleet with an even chance."""
+    found = [_price(request, candidate, today=today) for candidate in candidates]
+    return [*found, *_with_even_chance(request, found, today=today)]
 
 
 def decide_candidates(request: Serve, candidates: list[Candidate], *, today: date) -> list[Priced | Infeasible]:
     """
-    Candidates with their simulated capacity where that may bring them among the first; the others as estimated.
+    Candidates with their simulated capacity where that may bring them among the first; the others as estimated; and the
+    cheapest fleet with an even chance.
 
     Twice: in large steps and few requests for all that may matter, then closely for those that still may.
     """
@@ -82,7 +83,33 @@ def decide_candidates(request: Serve, candidates: list[Candidate], *, today: dat
     others = [pair for pair in found if isinstance(pair, Infeasible) or pair[0].simulated is None]
     look = _look(request, requests, close=True)
     closely = _search_contenders(request, seen, today=today, margin=COARSE, look=look)
-    return _complete_search(request, [*others, *closely], today=today, look=look)
+    found = _complete_search(request, [*others, *closely], today=today, look=look)
+    return [*found, *_with_even_chance(request, found, today=today, look=look)]
+
+
+def _with_even_chance(
+    request: Serve, found: list[Priced | Infeasible], *, today: date, look: Look | None = None
+) -> Iterator[Priced]:
+    """
+    The cheapest fleet that meets the objectives with an even chance, where that is less than asked for; nothing where
+    none does. What was not simulated is, with `look`, as long as it would be the cheapest.
+    """
+    if not has_objectives(request) or request.confidence <= EVEN or stop_asked():
+        return
+    candidates = {i: one[0] for i, one in enumerate(found) if not isinstance(one, Infeasible)}
+    while (cheapest := _cheapest_at(request, _by_least_cost(request, candidates), EVEN)) is not None:
+        place, replicas, _ = cheapest
+        candidate = candidates[place]
+        seen = look(candidate, replicas) if look is not None else candidate
+        if isinstance(seen, Infeasible):
+            del candidates[place]
+        elif candidate.simulated is None and seen.simulated is not None:
+            candidates[place] = seen
+        else:
+            ranks = seen.configuration.ranks
+            bills = bills_of(seen.site, replicas=replicas, ranks=ranks, request=request, today=today)
+            yield seen, option_of(request, seen, bills=bills, confidence=EVEN)
+            return
 
 
 def _complete_search(
@@ -140,7 +167,8 @@ def _search_contenders(
     return found
 
 
-Look = Callable[[Candidate], Candidate | Infeasible]
+Look = Callable[..., Candidate | Infeasible]
+"""Candidate, and replicas where it is not to have those that it needs -> it simulated, or why it cannot serve."""
 
 
 def _look(request: Serve, requests: Requests, *, close: bool) -> Look:
@@ -149,7 +177,7 @@ def _look(request: Serve, requests: Requests, *, close: bool) -> Look:
 
     known: dict[str, SearchedCapacity] = {}
 
-    def look(candidate: Candidate) -> Candidate | Infeasible:
+    def look(candidate: Candidate, replicas: int | None = None) -> Candidate | Infeasible:
         """The candidate simulated, or why it cannot serve."""
         name = _name(candidate.configuration)
         if name not in known:
@@ -161,7 +189,7 @@ def _look(request: Serve, requests: Requests, *, close: bool) -> Look:
                 close=close,
                 unit=candidate.state.unit,
             )
-        return _with_simulation(request, candidate, tested=known[name])
+        return _with_simulation(request, candidate, tested=known[name], replicas=replicas)
 
     return look
 
@@ -177,10 +205,12 @@ def _least_cost(request: Serve, candidate: Candidate, *, margin: float) -> float
     return candidate.cost(request, needed_of(request, candidate, factor=margin)).compared
 
 
-def _with_simulation(request: Serve, candidate: Candidate, *, tested: SearchedCapacity) -> Candidate | Infeasible:
+def _with_simulation(
+    request: Serve, candidate: Candidate, *, tested: SearchedCapacity, replicas: int | None
+) -> Candidate | Infeasible:
     """
-    The candidate with its simulated capacity in place of the mean field's, and what its requests see; where even a lone
-    request misses an objective, that verdict.
+    The candidate with its simulated capacity in place of the mean field's, and what its requests see with so many
+    replicas (None: as many as it needs); where even a lone request misses an objective, that verdict.
     """
     from tonnage.questions.serve.capacity_search import LIMITS, point_at
 
@@ -191,7 +221,7 @@ def _with_simulation(request: Serve, candidate: Candidate, *, tested: SearchedCa
         return Infeasible(configuration=candidate.configuration, verdict=missing, alone=alone)
     scale = candidate.scale * (load_at(request, tested.best) / load_at(request, candidate.best))
     found = replace(candidate, best=tested.best, binds=tested.found.limit, simulated=tested.found, scale=scale)
-    share = share_of(request, needed_of(request, found), adapters=found.configuration.engine.adapters)
+    share = share_of(request, replicas or needed_of(request, found), adapters=found.configuration.engine.adapters)
     point = point_at(request, tested, share=share)
     return replace(found, point=point)
 
@@ -222,23 +252,44 @@ def confidence_prices(request: Serve, found: list[Priced]) -> tuple[ConfidencePr
     if not has_objectives(request):
         return ()
     asked = request.confidence
-    levels = sorted({round(asked + step, 4) for step in CONFIDENCE_STEPS if LEAST <= asked + step <= MOST} | {asked})
-    # At another confidence nothing costs less than at the least one: in that order, the search ends early.
-    order = sorted((_least_cost(request, pair[0], margin=math.inf), i) for i, pair in enumerate(found))
-    tries = [(least, found[i][0]) for least, i in order]
-    return tuple(price for level in levels if (price := _price_of(request, tries, level)) is not None)
+    levels = {round(asked + step, 4) for step in CONFIDENCE_STEPS if EVEN <= asked + step <= MOST} | {EVEN, asked}
+    tries = _by_least_cost(request, dict(enumerate(pair[0] for pair in found)))
+    prices: list[ConfidencePrice] = []
+    for level in sorted(levels):
+        cheapest = _cheapest_at(request, tries, level)
+        if cheapest is not None:
+            place, replicas, cost = cheapest
+            run = found[place][0].configuration
+            prices.append(
+                ConfidencePrice(
+                    confidence=level,
+                    usd_per_hour=cost.usd,
+                    accelerator=run.accelerator,
+                    accelerators=replicas * run.ranks,
+                )
+            )
+    return tuple(prices)
 
 
-def _price_of(request: Serve, tries: list[tuple[float, Candidate]], confidence: float) -> ConfidencePrice | None:
+Try = tuple[float, int, Candidate]
+"""The least that a candidate costs, its place, and the candidate."""
+
+
+def _by_least_cost(request: Serve, candidates: Mapping[int, Candidate]) -> list[Try]:
+    """At another confidence nothing costs less than at the least one: in that order, a search ends early."""
+    tries = [(_least_cost(request, one, margin=math.inf), i, one) for i, one in candidates.items()]
+    return sorted(tries, key=lambda each: each[:2])
+
+
+def _cheapest_at(request: Serve, tries: list[Try], confidence: float) -> tuple[int, int, Cost] | None:
     """
-    The cheapest fleet that has a confidence, at prices that sellers state before others; None where none has it.
-    `tries` pairs candidates with what they cost at least, least first.
+    Place, replicas and cost of the cheapest fleet that has a confidence, at prices that sellers state before others;
+    None where none has it.
     """
-    best: Cost | None = None
-    price: ConfidencePrice | None = None
-    for least, candidate in tries:
+    best: tuple[int, int, Cost] | None = None
+    for least, place, candidate in tries:
         ranks = candidate.configuration.ranks
-        if best is not None and (False, least) >= best:
+        if best is not None and (False, least) >= best[2]:
             break
         if not candidate.firm(request, confidence):
             continue
@@ -246,25 +297,22 @@ def _price_of(request: Serve, tries: list[tuple[float, Candidate]], confidence: 
         cost = candidate.cost(request, replicas)
         if math.isinf(cost.usd) or limits.beyond_limits(request, replicas * ranks, usd_per_h=cost.usd):
             continue
-        if best is None or cost < best:
-            best = cost
-            price = ConfidencePrice(
-                confidence=confidence,
-                usd_per_hour=cost.usd,
-                accelerator=candidate.configuration.accelerator,
-                accelerators=replicas * ranks,
-            )
-    return price
+        if best is None or cost < best[2]:
+            best = place, replicas, cost
+    return best
 
 
-def rank_of(option: ServeOption) -> tuple[bool, float, float, float]:
+def rank_of(option: ServeOption) -> tuple[bool, float, float, int, float]:
     """
-    Those that meet the objectives surely enough come first, the cheapest of them first, at one price the faster.
+    Those that meet the objectives surely enough come first, the cheapest of them first, at one price what has fewer
+    unusual settings, of these the faster.
 
     Where none does, the likeliest leads.
     """
     behind = unlikely(option.chance, sure=option.sure)
-    return not option.sure, behind, option.bill.compared_usd_per_hour, option.capacity.tpot_s.value
+    run = option.configuration
+    changes = len(run.settings()) - (run.engine.mm_encoder_tp_mode == "data")  # whole images are as exact
+    return not option.sure, behind, option.bill.compared_usd_per_hour, changes, option.capacity.tpot_s.value
 
 
 def with_load_curve(request: Serve, ranked: tuple[ServeOption, ...], *, found: list[Priced]) -> tuple[ServeOption, ...]:
@@ -321,15 +369,20 @@ def without_too_dear(
 
 
 def _rows_to_show(found: list[Priced]) -> list[Priced]:
-    """Priced candidates in the order of options, each configuration once, the best few of each accelerator and link."""
+    """
+    Priced candidates in the order of options, each configuration once as sure as asked and once less sure, the best few
+    of each accelerator and link, and the cheapest with an even chance.
+    """
     kept: list[Priced] = []
-    seen: set[str] = set()
+    seen: set[tuple[str, bool]] = set()
     counts: Counter[tuple[str, str | None]] = Counter()
+    likely = [one for _, one in found if not one.sure and (one.chance or 0.0) >= EVEN]
+    even = min(likely, key=lambda one: (one.bill.trust != "primary", one.bill.compared_usd_per_hour), default=None)
     for pair in sorted(found, key=lambda pair: rank_of(pair[1])):
-        candidate = pair[0]
+        candidate, option = pair
         place = (candidate.site.accelerator.id, candidate.site.intra_link)
-        name = _name(candidate.configuration)
-        if name in seen or counts[place] >= KEPT_PER_SITE:
+        name = _name(candidate.configuration), option.sure
+        if option is not even and (name in seen or counts[place] >= KEPT_PER_SITE):
             continue
         seen.add(name)
         counts[place] += 1

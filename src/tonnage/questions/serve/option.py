@@ -209,13 +209,21 @@ def costs_of(site: Site, *, replicas: int, ranks: int, request: Serve) -> Iterat
                 yield Cost(offer.trust_of(term) != "primary", compared, usd), offer, term
 
 
-def option_of(request: Serve, found: Candidate, *, bills: list[Bill], replicas: int | None = None) -> ServeOption:
+def option_of(
+    request: Serve,
+    found: Candidate,
+    *,
+    bills: list[Bill],
+    replicas: int | None = None,
+    confidence: float | None = None,
+) -> ServeOption:
     """
-    The option with as many replicas as it needs, or with `replicas` where so many are there already, on the first of
-    its bills, which must not be empty.
+    The option with as many replicas as it needs for the confidence (absent: the request's), or with `replicas` where so
+    many are there already, on the first of its bills, which must not be empty.
     """
     replica, best = found.replica, found.best
-    replicas, ranks = replicas or needed_of(request, found), found.configuration.ranks
+    replicas = replicas or needed_of(request, found, confidence=confidence)
+    ranks = found.configuration.ranks
     working = working_replicas(request, replicas)
     share = share_of(request, replicas, adapters=found.configuration.engine.adapters)
     steady = found.state.at(share) if request.rate_per_s is None else found.state.at_rate(share)[0]
@@ -225,7 +233,7 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill], replicas: 
     mean_rate = request.rate_per_s if request.rate_per_s is not None else carried
     tokens_per_s = mean_rate * request.lengths.output_tokens
     capacity = _capacity(request, found, point=point, steady=steady)
-    cost = _cost_interval(request, bills[0], found=found)
+    cost = _cost_interval(request, bills[0], found=found, confidence=confidence)
     chance = found.chance(request, replicas)
     return ServeOption(
         configuration=found.configuration,
@@ -248,7 +256,7 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill], replicas: 
     )
 
 
-def _cost_interval(request: Serve, made: Bill, *, found: Candidate) -> Quantity:
+def _cost_interval(request: Serve, made: Bill, *, found: Candidate, confidence: float | None) -> Quantity:
     """
     Cost of an hour of the fleet with its lines, and what it becomes when capacity lies at either end of its interval.
     """
@@ -256,7 +264,8 @@ def _cost_interval(request: Serve, made: Bill, *, found: Candidate) -> Quantity:
     error = replica.rate_error
     # The value planned with is the lower bound of the simulation's own interval.
     more = found.simulated.high_per_s / found.simulated.low_per_s if found.simulated else 1.0
-    fewest, most = (needed_of(request, found, factor=factor) for factor in (error.at(1.0) * more, error.at(-1.0)))
+    needed = partial(needed_of, request, found, confidence=confidence)
+    fewest, most = (needed(factor=factor) for factor in (error.at(1.0) * more, error.at(-1.0)))
     return Quantity(
         value=made.usd_per_hour,
         unit="USD/h",

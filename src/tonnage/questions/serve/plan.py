@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from functools import partial
 from typing import Final, NamedTuple
@@ -54,14 +54,13 @@ from tonnage.questions.serve.decide import (
     without_too_dear,
 )
 from tonnage.questions.serve.option import Candidate, costs_of, has_objectives, most_of, roofline
+from tonnage.questions.serve.settings import Known, best_settings, chances_of
 from tonnage.questions.serve.tokens import tokens_instead
 from tonnage.questions.serve.variations import (
     Variations,
     engine_modes,
     kept_apart,
-    least_with,
     primary_cost,
-    sure_cost,
     variation_notes,
 )
 from tonnage.version import can_simulate
@@ -173,7 +172,7 @@ def _sections(asked: Context[Serve], search: _Search, open_sites: Sequence[Site]
             open_sites=open_sites,
             model=model,
         ),
-        simulated=sum(option.capacity.simulated is not None for _, option in serving),
+        simulated=len({id(one.simulated) for one, _ in serving if one.simulated is not None}),
         quality=changes_among((o.configuration.precision for o in ranked), request=request, model=model),
         roofline=roofline(request, first, found=candidate_of(first, serving)),
         day=day,
@@ -229,8 +228,13 @@ def _search_formats(
     request = asked.request
     tried = _worth_it(request, asked.model, open_sites, times=times, startable=startable)
     outcomes = [*tried.refused, *(outcome for _, outcome in tried.looked_at)]
-    outcomes += _vary_settings(request, asked.model, tried.looked_at, best=tried.best)
-    outcomes += kept_apart(request, [one for one in outcomes if isinstance(one, Candidate)], best=tried.best)
+    plain, known = [one for one in outcomes if isinstance(one, Candidate)], Known()
+    varied: dict[tuple[str, int], Candidate] = {}
+    for at in chances_of(request):
+        made = best_settings(at, asked.model, looked_at=tried.looked_at, known=known, outcome_of=outcome_of)
+        made += kept_apart(at, [*plain, *made], best=math.inf)
+        varied |= {(repr(one.configuration), id(one.site)): one for one in made}
+    outcomes += varied.values()
     candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
     seen = {candidate.configuration.accelerator for candidate in candidates}
     outcomes += [miss for miss in tried.dear if miss.configuration.accelerator not in seen]
@@ -341,39 +345,6 @@ def _worth_it(request: Serve, model: Model, open_sites: Sequence[Site], *, times
         for name, least in dear.items()
     ]
     return _Tried(refused, looked_at, too_dear, best)
-
-
-def _vary_settings(
-    request: Serve,
-    model: Model,
-    looked_at: Iterable[tuple[Site, Candidate | Infeasible]],
-    *,
-    best: float,
-) -> list[Candidate]:
-    """
-    Other settings of what was looked at, the cheapest of each, where they cost less than the same without: in the order
-    of what they cost at least, until none that is left can cost less than the best plan.
-    """
-    tries: list[tuple[float, int, Site, Candidate | Infeasible, Configuration]] = []
-    costs: dict[int, float] = {}
-    variations = Variations(request, model)
-    for site, found in looked_at:
-        for configuration, gain in variations.of(site, found):
-            least = least_with(request, found, site=site, gain=gain)
-            if least < best:
-                tries.append((least, len(tries), site, found, configuration))
-                costs[id(found)] = sure_cost(request, found)
-    chosen: dict[int, tuple[float, int, Candidate]] = {}
-    for least, _, site, found, configuration in sorted(tries, key=lambda one: one[:2]):
-        if least >= best:
-            break
-        outcome = outcome_of(request, model, site=site, configuration=configuration)
-        cost, changes = sure_cost(request, outcome), len(configuration.settings())
-        before = chosen[id(found)][:2] if id(found) in chosen else (costs[id(found)], 0)
-        if isinstance(outcome, Candidate) and (cost, changes) < before:
-            chosen[id(found)] = cost, changes, outcome
-            best = min(best, cost)
-    return [outcome for _, _, outcome in chosen.values()]
 
 
 def _variations_of(asked: Context[Serve], found: Candidate) -> list[Candidate]:

@@ -184,14 +184,14 @@ def kept_apart(request: Serve, found: list[Candidate], *, best: float) -> list[C
     return chosen
 
 
-def sure_cost(request: Serve, found: Candidate | Infeasible) -> float:
+def sure_cost(request: Serve, found: Candidate | Infeasible, *, factor: float = 1.0) -> float:
     """
-    Cost of a candidate's fleet at prices that sellers state; infinite where it serves nothing, not surely enough, or
-    has no such price. [USD/h]
+    Cost of a candidate's fleet at prices that sellers state if a replica takes `factor` times what is known; infinite
+    where it serves nothing, not surely enough, or has no such price. [USD/h]
     """
     if isinstance(found, Infeasible) or (has_objectives(request) and found.firm(request) <= 0.0):
         return math.inf
-    return primary_cost(request, found)
+    return primary_cost(request, found, factor=factor)
 
 
 def least_with(request: Serve, found: Candidate | Infeasible, *, site: Site, gain: float, fewest: int = 1) -> float:
@@ -206,12 +206,12 @@ def least_with(request: Serve, found: Candidate | Infeasible, *, site: Site, gai
     return least_cost_of(site, replicas=replicas, ranks=found.configuration.ranks, request=request).compared
 
 
-def primary_cost(request: Serve, found: Candidate) -> float:
+def primary_cost(request: Serve, found: Candidate, *, factor: float = 1.0) -> float:
     """
-    Cost of a candidate's fleet at prices that sellers state; infinite without, or beyond the request's budget or count.
-    [USD/h]
+    Cost of a candidate's fleet at prices that sellers state if a replica takes `factor` times what is known; infinite
+    without, or beyond the request's budget or count. [USD/h]
     """
-    replicas = needed_of(request, found)
+    replicas = needed_of(request, found, factor=factor)
     cost = found.cost(request, replicas)
     over = limits.beyond_limits(request, replicas * found.configuration.ranks, usd_per_h=cost.usd)
     return math.inf if cost.unlisted or over else cost.compared

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import ceil, inf, log2
 from typing import Final
 
-from tonnage.core.ranking import unlikely
+from tonnage.core.ranking import EVEN, unlikely
 from tonnage.domain.refusal import refusal
 from tonnage.domain.train_plan import FineTune, Train
 from tonnage.pricing.bills import primary_first
@@ -95,6 +95,7 @@ def search_attempts(
         if goal_s < inf and not there and all(dearer[*key, term] >= ENOUGH for term in offered):
             continue
         arranged += 1
+        here: dict[str, float] = {}
         for outcome in arrange(attempt.rental):
             if isinstance(outcome, InfeasibleRun):
                 missed.append(outcome)
@@ -102,13 +103,14 @@ def search_attempts(
             options.append(outcome)
             if outcome.run.wall_s.value <= goal_s and outcome.chance >= request.confidence:
                 # What the rule would not choose rules out nothing.
-                bought, usd = (*key, outcome.bill.term), outcome.cost.value
-                if usd >= cheapest.get(bought, inf):
-                    dearer[bought] += 1
-                cheapest[bought] = min(usd, cheapest.get(bought, inf))
+                term, usd = outcome.bill.term, outcome.cost.value
+                here[term] = min(usd, here.get(term, inf))
                 least = outcome.run.wall_s.value if hasty else usd
                 leads = outcome.sure and outcome.bill.trust == "primary"
                 best = min(best, least) if leads else best
+        for term, usd in here.items():
+            dearer[*key, term] += usd >= cheapest.get((*key, term), inf)
+            cheapest[*key, term] = min(usd, cheapest.get((*key, term), inf))
     return options, missed, arranged
 
 
@@ -134,23 +136,35 @@ def _ruled_out(attempt: Attempt, best: float, *, budget_usd: float, hasty: bool)
 
 
 def best_first(
-    options: Iterable[Option], *, confidence: float, hasty: bool, most: int, goal_s: float = inf
+    options: Sequence[Option],
+    *,
+    confidence: float,
+    hasty: bool,
+    most: int,
+    goal_s: float = inf,
+    work_usd: Callable[[Option], float] = lambda option: 0.0,
 ) -> list[Option]:
     """
-    The best of each accelerator, at most so many: what ends in time before the rest, of these the surest enough, the
-    cheapest of them first, or the fastest where only money limits; where none has the confidence, the likeliest.
+    The best of each accelerator, at most so many, and the cheapest of all: what ends in time before the rest, of these
+    the surest enough, the cheapest of them first, or the fastest where only money limits; where none has the
+    confidence, the likeliest. `work_usd` is what an option costs beside its bill, in work of people. [USD]
     """
 
     def order(option: Option) -> tuple[bool, bool, float, float, float]:
-        wall, usd = option.run.wall_s.value, option.cost.value
+        wall, usd = option.run.wall_s.value, option.cost.value + work_usd(option)
         behind = unlikely(option.chance, sure=option.chance >= confidence - ROUNDING)
         return wall > goal_s, not option.sure, behind, *((wall, usd) if hasty else (usd, wall))
 
+    def price(option: Option) -> tuple[bool, bool, float]:
+        return option.bill.trust != "primary", option.run.wall_s.value > goal_s, option.cost.value
+
+    able = ([o for o in options if o.sure], [o for o in options if o.chance >= EVEN])
+    cheapest = {id(min(those, key=price)) for those in able if those}
     kept: list[Option] = []
     seen: Counter[str] = Counter()
     for option in primary_first(sorted(options, key=order)):
         name = option.configuration.accelerator
-        if seen[name] < KEPT_PER_ACCELERATOR and len(kept) < most:
+        if (seen[name] < KEPT_PER_ACCELERATOR and len(kept) < most) or id(option) in cheapest:
             kept.append(option)
             seen[name] += 1
     return kept

@@ -102,23 +102,23 @@ def _risk(option: TrainOption) -> str:
     )
 
 
-def lead_reason(asked: TrainContext, first: TrainOption) -> str:
-    """Why the first option leads, by what the request limits."""
+def lead_reason(asked: TrainContext, first: TrainOption, *, least: str = "cheapest") -> str:
+    """Why the first option leads, by what the request limits; `least` says of what it has the least."""
     request = asked.request
     certain = f"with a chance of {whole_percent(first.chance)}"
     certain += "" if first.sure else f", and none has {whole_percent(request.confidence)}"
     if request.deadline_s is not None and request.budget_usd is not None:
-        return f"cheapest that meets deadline and budget {certain}"
+        return f"{least} that meets deadline and budget {certain}"
     if request.deadline_s is not None:
-        return f"cheapest that ends within {show(request.deadline_s, 's')} {certain}"
+        return f"{least} that ends within {show(request.deadline_s, 's')} {certain}"
     if by_time(asked) and request.budget_usd is not None:
         return f"fastest within {show(request.budget_usd, 'USD')} {certain}"
     patience, fits = PATIENCE_S[asked.job.kind], f"and fits into memory {certain}"
     if request.budget_usd is not None:
         fits = f"within {show(request.budget_usd, 'USD')} {fits}"
     if first.run.wall_s.value <= patience:
-        return f"cheapest that ends within {show(patience, 's')} (no deadline given) {fits}"
-    return f"cheapest {fits}; none as sure ends within {show(patience, 's')}"
+        return f"{least} that ends within {show(patience, 's')} (no deadline given) {fits}"
+    return f"{least} {fits}; none as sure ends within {show(patience, 's')}"
 
 
 def arithmetic(option: TrainOption) -> str:

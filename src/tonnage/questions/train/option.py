@@ -16,6 +16,7 @@ from tonnage.catalog.failures import interruptions, run_fact, spot_uptime
 from tonnage.catalog.spreads import end_within
 from tonnage.core import train_estimate as estimate
 from tonnage.core.error_model import joint_chance
+from tonnage.core.ranking import EVEN
 from tonnage.domain.answer import Basis, Quantity, Verdict
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Bill
@@ -64,36 +65,44 @@ def evaluate(asked: TrainContext, rental: Rental) -> list[TrainOption | Infeasib
     """
     One outcome per term that the rental offers.
 
-    Of the arrangements the fastest that has the confidence asked for; else the likeliest. Where none fits, one outcome
-    for all terms says why.
+    Of the arrangements of each kind of software the fastest that has the confidence asked for, and what is faster with
+    an even chance; where none has the confidence, the likeliest. Where none fits, one outcome for all terms says why.
     """
     found = fastest_arrangements(asked.model, rental.place, job=asked.job, framework=asked.request.framework)
     if not found.best:
         return [_no_arrangement(asked, rental, found)]
-    return outcomes(asked.request, rental, option_of=partial(_option_of_term, asked, rental, found))
+    return outcomes(asked.request, rental, options_of=partial(_options_of_term, asked, rental, found))
 
 
 def outcomes(
-    request: Train | FineTune | Rl, rental: Rental, *, option_of: Callable[[str], Option]
+    request: Train | FineTune | Rl, rental: Rental, *, options_of: Callable[[str], list[Option]]
 ) -> list[Option | InfeasibleRun]:
-    """What is arranged on a rental, on the offers of each term: an option, or the deadline or budget that it breaks."""
-    options = map(option_of, dict.fromkeys(made.term for made in rental.bills))
+    """What is arranged on a rental, on the offers of each term: options, or the deadline or budget that they break."""
+    options = [option for term in dict.fromkeys(made.term for made in rental.bills) for option in options_of(term)]
     return [option if (over := beyond(request, option)) is None else rental.misses(over, option) for option in options]
 
 
-def _option_of_term(asked: TrainContext, rental: Rental, found: Found, term: str) -> TrainOption:
+def _options_of_term(asked: TrainContext, rental: Rental, found: Found, term: str) -> list[TrainOption]:
     """
-    The fastest arrangement on the offers of one term that has the confidence asked for; where none has, the likeliest
-    of those within deadline and budget, or of all. `found.best` is ordered fastest first.
+    Of each kind of software, plain scripts or not, the fastest arrangement on the offers of one term that has the
+    confidence asked for, and the fastest with an even chance; where none at all has the confidence, the likeliest of
+    those within deadline and budget, or of all. `found.best` is ordered fastest first.
     """
-    made: list[TrainOption] = []
+    confidence = asked.request.confidence - ROUNDING
+    chosen, made = dict[tuple[bool, float], TrainOption](), list[TrainOption]()
     for best in found.best:
+        plain = best.setup.software.plain_scripts
+        if all((plain, level) in chosen for level in (EVEN, confidence)):
+            continue
         option = option_of_setup(asked, rental, setup=best.setup, term=term)
-        if option.chance >= asked.request.confidence - ROUNDING:
-            return option
         made.append(option)
-    # A surer arrangement that costs more than the budget is no answer where another keeps it.
-    return max(made, key=lambda option: (beyond(asked.request, option) is None, option.chance))
+        for level in (EVEN, confidence):
+            if option.chance >= level:
+                chosen.setdefault((plain, level), option)
+    if not any(level == confidence for _, level in chosen):
+        # A surer arrangement that costs more than the budget is no answer where another keeps it.
+        chosen[False, confidence] = max(made, key=lambda o: (beyond(asked.request, o) is None, o.chance))
+    return list({id(option): option for option in chosen.values()}.values())
 
 
 def run_of(

@@ -22,13 +22,13 @@ from tonnage.catalog.hub.resolve import resolve
 from tonnage.core.calibration_use import Run, TrainRun
 from tonnage.core.driver import Found, Kind, plan_or_relax
 from tonnage.core.header import Loser
-from tonnage.core.ranking import frontier, with_verdicts
+from tonnage.core.ranking import Traits, frontier, traits_of, with_verdicts
 from tonnage.core.sites import Site, none_passes, sites
 from tonnage.domain.answer import Verdict
 from tonnage.domain.plan import Rejection
 from tonnage.domain.refusal import refusal
 from tonnage.domain.train_plan import FineTune, RunOption, Train, TrainOption, TrainPlan
-from tonnage.engines.registry import framework_words
+from tonnage.engines.registry import framework_words, software_spec
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.questions.train import narrative
 from tonnage.questions.train.attempts import DOUBLINGS, WORTH, Attempt, best_first, doublings_to, search_attempts
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 
 KEPT: Final = 40
+CONVERTED_USD: Final = 500.0
+"""Of people's work, to fine-tune in software that reads no published checkpoint: a day of an engineer. Chosen. [USD]"""
 ENLARGED: Final = 3
 """Accelerators that are arranged at larger counts, to say what a shorter deadline would ask for."""
 LARGER: Final = 4
@@ -184,7 +186,12 @@ def attempts_at(asked: TrainContext, site: Site) -> Iterator[Attempt | Infeasibl
     request, job = asked.request, asked.job
     place = Place(accelerator=site.accelerator, count=1, per_node=site.per_node, intra_link=site.intra_link)
     given = (request.framework,) if request.framework else ()
-    kinds = templates(asked.model, place, job=job, frameworks=given)
+    # Of one accelerator and of several, whose usual software is another: no arrangement is faster than all of them.
+    kinds = tuple(
+        kind
+        for count in (1, 2)
+        for kind in templates(asked.model, replace(place, count=count), job=job, frameworks=given)
+    )
     each = floor(kinds).least
     alone_s = each * job.sequences * (1.0 + request.validation) * (1.0 + request.headroom)
     state, memory = min(state_bytes(kind) for kind in kinds), site.accelerator.driver_memory_bytes
@@ -221,6 +228,19 @@ def _counts(asked: TrainContext, *, least: float, first: float, stock: int | Non
     return tuple(2**power for power in range(low, high + 1) if 2**power <= most) or (2 ** int(log2(most)),)
 
 
+def _leads_by_cost(options: tuple[TrainOption, ...]) -> bool:
+    """Whether the first is the cheapest of those as sure, at prices as well confirmed."""
+    alike = [o for o in options if o.sure and o.bill.trust == options[0].bill.trust]
+    return not alike or alike[0].cost.value <= min(option.cost.value for option in alike)
+
+
+def _traits(request: Train | FineTune, option: TrainOption) -> Traits:
+    """The traits of an option, and whether it ends after what a run without a deadline may take."""
+    patience = PATIENCE_S["train" if isinstance(request, Train) else "finetune"]
+    limited = request.deadline_s is not None or request.budget_usd is not None
+    return replace(traits_of(request, option), late=not limited and option.run.wall_s.value > patience)
+
+
 def _goal_s(asked: TrainContext) -> float:
     """
     The time a good run takes at most: the deadline, else what is called patience; infinite when only money limits.
@@ -245,9 +265,23 @@ def _search(
 
 
 def _best_first(asked: TrainContext, options: list[TrainOption]) -> list[TrainOption]:
+    """Options in their order: the request's rule, and what people's work costs beside the bill."""
     request = asked.request
     hasty = narrative.by_time(asked)
-    return best_first(options, confidence=request.confidence, hasty=hasty, most=KEPT, goal_s=_goal_s(asked))
+    return best_first(
+        options,
+        confidence=request.confidence,
+        hasty=hasty,
+        most=KEPT,
+        goal_s=_goal_s(asked),
+        work_usd=partial(_work_usd, asked),
+    )
+
+
+def _work_usd(asked: TrainContext, option: TrainOption) -> float:
+    """What people spend on an option: a fine-tune in software that is no plain script takes checkpoints there. [USD]"""
+    plain = software_spec(option.configuration.software).plain_scripts
+    return CONVERTED_USD if asked.job.kind == "finetune" and not plain and asked.request.framework is None else 0.0
 
 
 def _without_budget(asked: TrainContext, tries: list[Attempt]) -> InfeasibleRun | None:
@@ -300,7 +334,7 @@ def _with_verdicts(asked: TrainContext, options: tuple[TrainOption, ...]) -> tup
     hasty = narrative.by_time(asked)
     return with_verdicts(
         options,
-        lead=partial(narrative.lead_reason, asked),
+        lead=partial(narrative.lead_reason, asked, least="cheapest" if _leads_by_cost(options) else "least work"),
         arithmetic=narrative.arithmetic,
         risk=lambda option: narrative.risk(option, first=options[0]),
         ratios=lambda option, known: narrative.ratios(option, known, asked=asked, first=options[0]),
@@ -374,6 +408,7 @@ TRAIN: Final[Kind[Train | FineTune, TrainContext, TrainOption, TrainPlan]] = Kin
     sentence=lambda _, options: narrative.sentence(options),
     describe=narrative.describe_option,
     assumed=narrative.assumptions,
+    traits=_traits,
     measured=_measured,
 )
 

@@ -22,7 +22,7 @@ from tonnage.domain.model import Model, Moe
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import Recompute, Situation, TrainSetup
 from tonnage.engines.registry import software_of, usual_software
-from tonnage.optimize.train_layouts import Arrangement, Found, Space, bubble_factor, search
+from tonnage.optimize.train_layouts import Found, Space, bubble_factor, search
 from tonnage.physics.parameters import parameters
 from tonnage.physics.training_memory import adapter_parameters, recipe
 from tonnage.questions.train.job import Job
@@ -32,8 +32,6 @@ from tonnage.simulation.training import Turns, step_time
 
 MEMORY_SURE: Final = 0.8
 """Chance of fitting by which arrangements are compared where no request states its confidence. [-]"""
-MEMORY_CERTAIN: Final = 0.95
-"""Chance of fitting from which no other group of software is looked at. [-]"""
 _MOST: Final = 0.99
 """Chances of fitting beyond this count as equal: more free memory is worth no time. [-]"""
 
@@ -90,15 +88,34 @@ def fastest_arrangements(
     keep: int = 1,
 ) -> Found:
     """
-    The fastest arrangements at every chance of fitting, those of the plainest software first, until one has a sure one.
+    The fastest arrangements at every chance of fitting, those of the plainest software first.
 
-    Where the batch is open, the smallest beyond which doubling it makes a sequence less than `GAIN` faster. What is
-    found depends on no confidence: `Found.likely` and the plan's rule choose among it.
+    Where the batch is open, each group of software takes the smallest beyond which doubling it makes a sequence less
+    than `GAIN` faster. What is found depends on no confidence, and that of one group on no other: `Found.likely` and
+    the plan's rule choose among it.
     """
+    groups = [(framework,)] if framework else _frameworks(job, place)
+    each = [
+        _fastest_of_group(model, place, job=job, frameworks=names, recompute=recompute, keep=keep) for names in groups
+    ]
+    return replace(each[-1], best=tuple(one for found in each for one in found.best))
+
+
+def _fastest_of_group(
+    model: Model, place: Place, *, job: Job, frameworks: tuple[str, ...], recompute: Recompute | None, keep: int
+) -> Found:
+    """The fastest arrangements of software that is compared by speed alone, at the batch that it takes."""
     found = Found(best=())
     for batch in job.batches(place.count):
         of_batch = replace(job, global_batch=batch)
-        larger = _fastest_at_batch(model, place, job=of_batch, framework=framework, recompute=recompute, keep=keep)
+        space = Space(
+            count=place.count,
+            domain=_domain(place),
+            global_batch=batch,
+            templates=templates(model, place, job=of_batch, frameworks=frameworks),
+            recompute=recompute,
+        )
+        larger = _search(space, keep=keep)
         if found.best and not (larger.best and _per_sequence(larger) * (1.0 + GAIN) < _per_sequence(found)):
             break
         found = larger
@@ -111,30 +128,6 @@ def _per_sequence(found: Found) -> float:
     """
     best = found.likely(MEMORY_SURE)
     return best.step_s / best.setup.global_batch if best is not None else inf
-
-
-def _fastest_at_batch(
-    model: Model, place: Place, *, job: Job, framework: str | None, recompute: Recompute | None, keep: int
-) -> Found:
-    """
-    The fastest arrangements at the job's own global batch: groups of software in order, until one has an arrangement
-    that fits almost surely.
-    """
-    tried = [(framework,)] if framework else _frameworks(job, place)
-    found, every = Found(best=()), list[Arrangement]()
-    for names in tried:
-        space = Space(
-            count=place.count,
-            domain=_domain(place),
-            global_batch=job.global_batch,
-            templates=templates(model, place, job=job, frameworks=names),
-            recompute=recompute,
-        )
-        found = _search(space, keep=keep)
-        every += found.best
-        if any(one.chance >= MEMORY_CERTAIN for one in found.best):
-            break
-    return replace(found, best=tuple(every))
 
 
 def _search(space: Space, *, keep: int) -> Found:
@@ -181,7 +174,7 @@ def templates(model: Model, place: Place, *, job: Job, frameworks: tuple[str, ..
     recomputation are the search's to fill in.
     """
     found: dict[str, TrainSetup] = {}
-    for name in frameworks or _frameworks(job, place)[0]:
+    for name in frameworks or [name for group in _frameworks(job, place) for name in group]:
         case = replace(
             job.case,
             accelerator=place.accelerator.id,
@@ -217,9 +210,7 @@ def runs_on(framework: str | None, accelerator: Accelerator) -> bool:
 
 def _frameworks(job: Job, place: Place) -> list[tuple[str, ...]]:
     """
-    Software looked at when the request names none: groups in order, and the fastest of the first group that fits.
-
-    Fine-tuning stays with the plainest scripts as long as they fit.
+    Software looked at when the request names none: groups in order, the plainest first.
     """
     if place.accelerator.vendor.lower() == "google":
         situation: Situation = "tpu"

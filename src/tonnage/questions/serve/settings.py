@@ -1,0 +1,86 @@
+"""
+Which other settings of what was looked at are candidates: drafts, narrower caches, prompts and answers apart.
+
+By the mean field a replica has to carry more with a setting than without, with the confidence asked for or with an even
+chance. What whole fleets cost says too little before they are simulated: where two replicas just suffice by averages,
+the setting that leaves them room is a candidate too. Where fewer could not cost less than the best plan, even if that
+carries `LEAST` of what is predicted, no setting is looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from tonnage.core.header import Infeasible
+from tonnage.core.ranking import EVEN
+from tonnage.core.sites import Site
+from tonnage.domain.model import Model
+from tonnage.domain.plan import Configuration
+from tonnage.domain.requests.serve import Serve
+from tonnage.questions.serve.option import Candidate, has_objectives, load_at
+from tonnage.questions.serve.variations import Variations, least_with, sure_cost
+from tonnage.simulation.router import peak_load
+
+LEAST: Final = 0.7
+"""Simulated capacity over the mean field's, at least, of the plans that lead. [-]"""
+
+Outcome = Candidate | Infeasible
+OutcomeOf = Callable[..., Outcome]
+"""Request, model, and by name site and configuration -> the configuration by the mean field, or why it cannot serve."""
+Known = dict[tuple[str, int], Outcome]
+"""What was looked at already, by configuration and site."""
+
+
+def chances_of(request: Serve) -> list[Serve]:
+    """The request, and where that is less the same with an even chance."""
+    return [replace(request, confidence=one) for one in {request.confidence: 0, min(EVEN, request.confidence): 0}]
+
+
+def best_settings(
+    request: Serve,
+    model: Model,
+    *,
+    looked_at: Sequence[tuple[Site, Outcome]],
+    known: Known,
+    outcome_of: OutcomeOf,
+) -> list[Candidate]:
+    """
+    Of each that was looked at the setting with which a replica carries most, fewer changes first, where that is more
+    than without: in the order of what they cost at least, until none that is left can cost less than the best plan.
+    """
+    best = min((sure_cost(request, one, factor=LEAST) for _, one in looked_at), default=math.inf)
+    tries: list[tuple[float, int, Site, Outcome, Configuration]] = []
+    variations = Variations(request, model)
+    for site, found in looked_at:
+        for configuration, gain in variations.of(site, found):
+            least = least_with(request, found, site=site, gain=gain)
+            if least < best:
+                tries.append((least, len(tries), site, found, configuration))
+    chosen: dict[int, tuple[float, int, Candidate]] = {}
+    for least, _, site, found, configuration in sorted(tries, key=lambda one: one[:2]):
+        if least >= best:
+            break
+        key = repr(configuration), id(site)
+        if key not in known:
+            known[key] = outcome_of(request, model, site=site, configuration=configuration)
+        made = known[key]
+        if not isinstance(made, Candidate):
+            continue
+        needed, changes = _needed(request, made), len(configuration.settings())
+        if (needed, changes) < chosen.get(id(found), (_needed(request, found), 0))[:2]:
+            chosen[id(found)] = needed, changes, made
+            best = min(best, sure_cost(request, made, factor=LEAST))
+    return [made for _, _, made in chosen.values()]
+
+
+def _needed(request: Serve, found: Outcome) -> float:
+    """Replicas in fractions, by the mean field; infinite where it serves nothing, or not surely enough."""
+    if not isinstance(found, Candidate):
+        return math.inf
+    firm = found.firm(request) if has_objectives(request) else math.inf
+    most = load_at(request, found.best) * (1.0 - request.headroom)
+    return peak_load(request) / min(firm, most) if firm > 0.0 else math.inf
