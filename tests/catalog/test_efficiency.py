@@ -210,16 +210,16 @@ def test_newer_releases_take_newer_rows() -> None:
 
 
 def test_an_engine_unmeasured_on_a_vendor_borrows_the_vendors_factors() -> None:
-    measured, borrowed = (engine_times("sglang", vendor=v) for v in ("NVIDIA", "AMD"))
-    assert not measured.borrowed
+    measured, borrowed = (engine_times("vllm", vendor=v) for v in ("NVIDIA", "Google"))
+    assert not measured.borrowed and not engine_times("sglang", vendor="Google").borrowed
     assert borrowed.borrowed
 
 
 def test_the_host_of_an_engine_is_the_same_on_every_vendors_parts() -> None:
-    measured, borrowed = (engine_times("sglang", vendor=v).values for v in ("NVIDIA", "AMD"))
-    host = ("step_s", "sequence_s", "prefill_launch_s", "prefill_mixer_s", "request_s")
+    measured, borrowed = (engine_times("vllm", vendor=v).values for v in ("NVIDIA", "Google"))
+    host = ("step_s", "sequence_s", "rank_s", "request_s", "reading_s")
     assert [borrowed[name] for name in host] == [measured[name] for name in host]
-    assert borrowed["prefill_launch_s"] > 0
+    assert min(borrowed[name] for name in host) > 0
     assert borrowed["memory"] != measured.get("memory", 1.0)
 
 

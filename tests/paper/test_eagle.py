@@ -1,6 +1,6 @@
 """Speed-ups by EAGLE-3 that were published at several batches, against the predicted ones."""
 
-from statistics import median
+from statistics import mean, median
 
 import pytest
 
@@ -88,12 +88,12 @@ def test_sglang_of_2025_gains_less_than_its_kernels_allow() -> None:
 
 
 def test_verified_tokens_widen_the_experts_hit() -> None:
-    """One request gains a fifth more than was measured: SGLang's host is taken as hidden beside short passes, too."""
+    """Since a step of SGLang has host work of its own: 1 % less than measured for one request, 13 % for eight."""
     model, draft = "openai/gpt-oss-120b", "Dogacel/specdrift-gpt-oss-120b-eagle3"
     plain = priced(model, "H100-SXM", "sglang", None, {})
     drafting = priced(model, "H100-SXM", "sglang", None, options(draft, 3, 2.41))
     found = errors(plain, drafting, GPT_OSS)
-    assert all(-0.12 < miss < (0.25 if batch == 1 else 0.08) for batch, miss in found.items())
+    assert max(map(abs, found.values())) < 0.14 and mean(map(abs, found.values())) < 0.06
     context = MT_BENCH[0] + MT_BENCH[1] / 2.0
     dense = priced(LLAMA, "H100-SXM", "sglang", None, {})
     chain = priced(LLAMA, "H100-SXM", "sglang", None, options(DRAFT, 3, 2.41))

@@ -31,7 +31,7 @@ from tonnage.errors import UnknownName
 
 EngineKey = tuple[str, str, str]
 
-STACKS: frozenset[EngineKey] = frozenset({("vllm", "AMD", "0")})
+STACKS: frozenset[EngineKey] = frozenset({("vllm", "AMD", "0"), ("sglang", "Google", "0")})
 """
 Fits from which the factors of a vendor's stack were read (engine `*`).
 
@@ -127,8 +127,9 @@ def serving_without(hidden: set[str], *, engine: str = "") -> Table:
         gone = engine_name(engine) if engine else ""
     except UnknownName:
         gone = engine
-    if any(gone == name for name, _, _ in STACKS):
-        table = {key: eras for key, eras in table.items() if key[0] != "*"}
+    for name, vendor, _ in STACKS:
+        if gone == name:
+            table.pop(("*", vendor), None)
     return {key: tuple(eras) for key, eras in table.items() if key[0] != gone}
 
 

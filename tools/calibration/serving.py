@@ -45,12 +45,18 @@ ROOT = Path(__file__).parents[2]
 FILES = ("inference", "inference_2", "inference_3", "serving_silicon", "serving_silicon_2", "serving_silicon_3")
 TABLE = ROOT / "src/tonnage/catalog/data/engines/overheads.csv"
 
+Key = tuple[str, str, str]
+"""Engine, vendor, and the release at which its era begins."""
+
 ERAS: dict[tuple[str, str], tuple[str, ...]] = {
     ("vllm", "NVIDIA"): ("0", "0.8"),
     ("vllm", "AMD"): ("0",),
     ("vllm", "AMD CDNA2"): ("0",),
     ("vllm", "Intel"): ("0", "0.8"),
     ("sglang", "NVIDIA"): ("0", "0.4.7"),
+    ("sglang", "AMD"): ("0.4.7",),
+    ("sglang", "AMD CDNA3"): ("0.4.7",),
+    ("sglang", "Google"): ("0",),
     ("trtllm", "NVIDIA"): ("0", "0.17", "0.18", "1.1"),
     ("lmdeploy", "NVIDIA"): ("0",),
     ("fastertransformer", "NVIDIA"): ("0",),
@@ -60,7 +66,7 @@ ERAS: dict[tuple[str, str], tuple[str, ...]] = {
     ("hf", "NVIDIA"): ("0",),
     ("llamacpp", "AMD"): ("0", "4000", "6330"),
     ("llamacpp", "Intel"): ("0", "4000"),
-    ("llamacpp", "Apple"): ("0",),
+    ("llamacpp", "Apple"): ("0", "6330"),
     ("gptfast", "NVIDIA"): ("0",),
 }
 """
@@ -110,6 +116,8 @@ Engines whose scheduler is compiled, and what a running sequence costs them: 3 t
 
 In Python it is 11 to 60 us (vLLM of 2024, DeepSpeed-MII, Megatron, vLLM on MI300X, SGLang).
 """
+BY_HAND: frozenset[Key] = frozenset({("llamacpp", "Apple", "6330")})
+"""Eras whose line was set otherwise, as its source says: their rows are no part of the era before."""
 EAGER = frozenset({"hf", "megatron"})
 """Engines that launch from Python: host time per kernel overlaps with the accelerator, and binds small models."""
 SCORED_ONLY = frozenset({"MLP41"})
@@ -136,10 +144,6 @@ LAUNCHED_ALREADY = ("kernel_s", "prefill_kernel_s")
 Times a kernel that may be negative where tables were timed kernel by kernel (a step's launches overlap), and nowhere
 else: the generic curve's launch is one inside a graph, and a negative rest makes few sequences quicker than any part.
 """
-
-
-Key = tuple[str, str, str]
-"""Engine, vendor, and the release at which its era begins."""
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -459,7 +463,7 @@ def by_key(rows: list[Sample]) -> dict[Key, list[Sample]]:
     """Samples by the fit they belong to."""
     found: dict[Key, list[Sample]] = defaultdict(list)
     for sample in rows:
-        if sample.targets and sample.key[:2] in ERAS and not scored_only(sample):
+        if sample.targets and sample.key[:2] in ERAS and sample.key not in BY_HAND and not scored_only(sample):
             found[sample.key].append(sample)
     return found
 
@@ -480,7 +484,15 @@ and handed to the engine's process. From 380 runs of vLLM 0.16 to 0.19 with 4 to
 first tokens less their own steps are 2 ms + 1.6 steps + 8.7 us a token of the prompt, whatever the model.
 """
 READERS: frozenset[Key] = frozenset(
-    {("vllm", "NVIDIA", "0.8"), ("vllm", "AMD", "0"), ("sglang", "NVIDIA", "0.4.7"), ("trtllm", "NVIDIA", "1.1")}
+    {
+        ("vllm", "NVIDIA", "0.8"),
+        ("vllm", "AMD", "0"),
+        ("sglang", "NVIDIA", "0.4.7"),
+        ("trtllm", "NVIDIA", "1.1"),
+        ("sglang", "AMD", "0.4.7"),
+        ("sglang", "AMD CDNA3", "0.4.7"),
+        ("sglang", "Google", "0"),
+    }
 )
 
 
@@ -492,6 +504,10 @@ def fixed_of(key: Key) -> dict[str, float]:
 KEPT: dict[tuple[str, str], frozenset[str]] = {
     ("hf", "NVIDIA"): frozenset({"launch_s", "memory", "attention"}),
     ("llamacpp", "AMD"): frozenset({"step_s", "memory", "compute", "attention"}),
+    # One publisher, programs compiled whole: the host, and how far products, experts and attention are from the curve.
+    ("sglang", "Google"): frozenset({"step_s", "memory", "compute", "experts", "attention", "prefill_attention"}),
+    # One publisher, one model, CDNA 4 alone: what it says of the host, and nothing of kernels.
+    ("sglang", "AMD"): frozenset({"step_s", "sequence_s", "prefill_launch_s", "prefill_mixer_s"}),
 }
 """Parameters that a fit is left, where the others earned nothing on families and parts left out."""
 TABULATED_ERAS = frozenset(

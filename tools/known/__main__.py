@@ -35,6 +35,7 @@ SILICON = "ai-dynamo/aiconfigurator, silicon_sample.csv"
 
 UNITS = {
     "tpot_ms": "ms a token", "ttft_ms": "ms to the first token", "output_tokens_per_s": "output tokens/s",
+    "total_tokens_per_s": "tokens/s",
     "samples_per_s": "samples/s", "tokens_per_s_per_accel": "tokens/s each",
     "samples_per_s_per_accel": "samples/s each",
     "step_time_s": "s a step", "tflops_per_accel": "TFLOP/s each", "peak_mem_gb": "GB at the peak", "e2e_ms": "ms",

@@ -170,11 +170,16 @@ def _table(plan: Ranked, page: Page, picks: Sequence[Pick], cells: Sequence[Cell
     ids = [getattr(option, "configuration", option).accelerator for option in options]
     short = short_names(ids)
     rows = [
-        (pick.name or str(pick.place + 1), page.used(option, short[id]), *(of(option) for _, of in cells))
+        (pick.name or str(pick.place + 1), page.used(option, short[id]), *(_cell(pick, of(option)) for _, of in cells))
         for pick, option, id in zip(picks, options, ids, strict=True)
     ]
     heads = ("<1", "accelerators~", *(head for head, _ in cells))
     return grid(heads, rows, options=[pick.place for pick in picks] if page.linked else ())
+
+
+def _cell(pick: Pick, text: str) -> str:
+    """What a row says of its option: of an even chance not once more that it is unsure, for which no line has room."""
+    return text.removesuffix(", unsure") if pick.name == "even" else text
 
 
 def _reasons(plan: Ranked, page: Page) -> tuple[Section, ...]:

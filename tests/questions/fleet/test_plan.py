@@ -145,8 +145,9 @@ CAMERAS = {
 def test_small_services_share_an_accelerator_in_slices() -> None:
     """Whole A100s: one each. In slices: one for both, a spare replica and all; the latencies hold."""
     on = {"accelerator": "A100 40GB", "provider": "gcp", "region": "us-central1"}
-    whole = planned({**ROUTER, "spare_replicas": 1}, CAMERAS, **on)
-    split = planned({**ROUTER, "spare_replicas": 1}, CAMERAS, **on, slices=True)
+    router = {**ROUTER, "spare_replicas": 1, "confidence": "70%"}
+    whole = planned(router, CAMERAS, **on)
+    split = planned(router, CAMERAS, **on, slices=True)
     assert split.bill.value <= whole.bill.value / 2.0
     (profile,) = {one.slice for one in split.replicas}
     assert profile.startswith(("1g.", "2g.")) and all(check.meets for check in split.checks)

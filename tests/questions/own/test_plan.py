@@ -102,7 +102,7 @@ def test_rent_is_that_of_companies_unless_strangers_are_asked_for() -> None:
 
 
 def test_what_is_owned_comes_first_and_the_rest_is_rented() -> None:
-    small = planned(own="1 x L4", workloads=[{**CHAT, "rate": "0.2/s"}])
+    small = planned(own="1 x L4", workloads=[{**CHAT, "rate": "0.2/s", "confidence": "70%"}])
     assert small.feasible and not small.rented and "carries every workload" in small.sentence
     large = planned(own="1 x L4", workloads=[{**CHAT, "rate": "20/s"}], provider="gcp")
     assert large.feasible and large.rented and "rent" in large.sentence

@@ -1,6 +1,7 @@
 """What would change a serving plan, checked by planning again on both sides of a flip (C11); by averages alone, for
 speed: the code is the same."""
 
+import math
 from typing import Any
 
 import pytest
@@ -58,10 +59,11 @@ def test_the_whole_plan_agrees_on_both_sides_of_a_flip(now: Any, words: str, fie
         pytest.skip(f"no flip of '{words}' with these prices")
     (flip,) = found
     # Settings (a cache in FP8) are asked of the leading contenders alone: with them a change comes sooner, by 1 % as a
-    # rule and by several where the chance hardly rises with the limit.
-    past, short = (1.015, 1 / 1.1) if words.endswith("above") else (1 / 1.015, 1.1)
-    least = 1.0 if field == "peak_to_mean" else 0.0  # no peak lies below its mean
-    before, beyond = (plan(**{field: f"{max(least, flip.value * factor):.6g}{unit}"}) for factor in (short, past))
+    # rule and by several where the chance hardly rises with the limit. Before it is half-way from today's value.
+    past = flip.value * (1.015 if words.endswith("above") else 1 / 1.015)
+    before, beyond = (
+        plan(**{field: f"{at:.6g}{unit}"}) for at in (math.sqrt(flip.value * (flip.now or flip.value)), past)
+    )
     assert leader(beyond) != leader(now)
     if 0.4 < flip.value / (flip.now or 1.0) < 2.5:
         # Further away, what costs many times the plan now may come in earlier, and was not looked at.

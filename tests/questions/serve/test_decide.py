@@ -1,5 +1,6 @@
 """The mean field prunes, the simulator decides: on a margin that was measured, with the same requests for all."""
 
+import math
 from datetime import date
 from typing import Any
 
@@ -128,4 +129,4 @@ def test_longer_requests_change_the_answer_where_planning_again_says_so() -> Non
     share = found[0].value / (found[0].now or 1.0)
     # Past the change the first option may lead again, with one replica more.
     assert {leader(at_lengths(share * beyond)) for beyond in (1.02, 1.1)} - {leader(now)}
-    assert part(at_lengths(share / 1.1)) == part(now)
+    assert part(at_lengths(math.sqrt(share))) == part(now), "half-way there"

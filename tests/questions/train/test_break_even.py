@@ -10,7 +10,10 @@ import tonnage
 
 MARKET = "B200,H100,H200,A100"
 """Those that lead, or come to lead, of all that are rented."""
-ASKED: dict[str, Any] = {"model": "7B", "tokens": "100B", "deadline": "8 days", "accelerator": MARKET}
+ASKED: dict[str, Any] = {
+    "model": "7B", "tokens": "100B", "deadline": "8 days", "accelerator": MARKET, "confidence": "60%"
+}  # fmt: skip
+"""Surer, and memory's odds choose between arrangements of one count, of which flips know one: they come 3 % early."""
 
 
 @cache

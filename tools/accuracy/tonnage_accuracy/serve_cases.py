@@ -42,6 +42,7 @@ _STATED_IN_NOTES: Final = {
     "max_num_seqs": r"max_num_seqs(?:\s*=\s*num_prompts)?\s*=?\s*(\d+)",
 }
 """Engine settings that start-up logs print and the sources repeat; no column carries them."""
+_REQUESTS_IN_NOTES: Final = re.compile(r"(\d+) (?:requests|prompts)\b(?! x)")
 _FRACTION_IN_NOTES: Final = {"vllm": "gpu_memory_utilization", "sglang": "mem-fraction-static"}
 """What each engine calls its share of memory; a note may quote another engine's beside it."""
 
@@ -133,6 +134,12 @@ def _usual_requests(spread: tuple[float, float] | None, split: Disaggregation | 
     return _REQUESTS_PER_CLIENT if split is None else _REQUESTS_PER_CLIENT_OF_POOLS
 
 
+def _noted_requests(row: Row, clients: int | None) -> int | None:
+    """Requests of each client where the notes begin with those of the whole run ("320 requests; …")."""
+    noted = _REQUESTS_IN_NOTES.match(text(row, "notes"))
+    return max(1, round(int(noted[1]) / clients)) if noted and clients else None
+
+
 def links(row: Row) -> Links:
     """The row's own links; what it does not know is the accelerator's usual link."""
     intra = text(row, "node_links").lower()
@@ -166,7 +173,7 @@ def _traffic(row: Row, spread: tuple[float, float] | None, split: Disaggregation
             return Traffic(batch=size, static=True)
         case "closed_loop":
             drawn = spread if spread and spread[0] < spread[1] else None
-            each = count(row, "requests_per_client") or _usual_requests(drawn, split)
+            each = count(row, "requests_per_client") or _noted_requests(row, size) or _usual_requests(drawn, split)
             return Traffic(concurrency=size, requests_per_client=each)
         case "burst":
             return Traffic(batch=size)

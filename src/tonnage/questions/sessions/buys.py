@@ -118,7 +118,8 @@ def _sizes(request: Serve, found: Candidate, *, model: Model, today: date) -> tu
         if best is None:
             continue
         point = replace(best, rate_per_s=best.rate_per_s * factor, concurrency=best.concurrency * factor)
-        replicas = replicas_of(asked, found.best if now else point)
+        firm = found.firm(request) * best.rate_per_s / own if own else None
+        replicas = replicas_of(asked, found.best if now else point, firm=firm)
         bills = bills_of(site, replicas=replicas, ranks=configuration.ranks, request=asked, today=today)
         if bills:
             reuse = replica.reuse

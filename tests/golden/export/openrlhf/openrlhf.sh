@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # For OpenRLHF 0.11.2. Written by Tonnage 0.1.0.
 # Plan of 2026-11-22: grpo of Qwen/Qwen3-8B on 16 x h100-sxm5-80gb.
-# 2 x gpu-h100-sxm_8gpu-128vcpu-1600gb, nebius eu-north1, on-demand: $47.20/h (price of 2025-11), about 3.6 h, $171 in all.
-# Step 114 s. Reward, data and learning rate are yours, and no part of the plan.
+# 2 x gpu-h100-sxm_8gpu-128vcpu-1600gb, nebius eu-north1, on-demand: $47.20/h (price of 2025-11), about 3.6 h, $172 in all.
+# Step 115 s. Reward, data and learning rate are yours, and no part of the plan.
 # Set DATA to your prompts and REWARD to your Python file with reward_func; one pass over DATA is at most
 # the planned steps: with fewer prompts add --train.num_episodes. Ray runs on every machine before this starts.
 set -euo pipefail
