@@ -26,7 +26,7 @@ from tonnage.questions.serve.variations import Variations, least_with, sure_cost
 from tonnage.simulation.router import peak_load
 
 LEAST: Final = 0.7
-"""Chosen: simulated capacity over the mean field's that a leading plan is not expected to fall below (0.81 seen). [-]"""
+"""Chosen: simulated capacity over the mean field's that no leading plan is expected to fall below (0.81 seen). [-]"""
 
 Outcome = Candidate | Infeasible
 OutcomeOf = Callable[..., Outcome]
