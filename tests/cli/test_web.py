@@ -35,19 +35,16 @@ def test_limits_that_are_none_are_refused(wrong: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("command", ["web", "mcp"])
-def test_a_wrong_limit_is_a_sentence(command: str) -> None:
+@pytest.mark.parametrize(
+    ("option", "value", "named"), [("--time-limit", "soon", "--time-limit"), ("--additions", "no.toml", "no.toml")]
+)
+def test_a_wrong_limit_or_file_is_a_sentence_before_anything_listens(
+    command: str, option: str, value: str, named: str
+) -> None:
     pytest.importorskip("litestar", reason="the web extra brings it")
     pytest.importorskip("mcp", reason="the mcp extra brings it")
-    told = answer_of(command, "--time-limit", "soon")
-    assert told.exit_code == 2 and "--time-limit" in told.output
-
-
-@pytest.mark.parametrize("command", ["web", "mcp"])
-def test_own_facts_that_are_not_there_are_said_before_anything_listens(command: str) -> None:
-    pytest.importorskip("litestar", reason="the web extra brings it")
-    pytest.importorskip("mcp", reason="the mcp extra brings it")
-    told = answer_of(command, "--additions", "nowhere.toml")
-    assert told.exit_code == 2 and "nowhere.toml" in told.output
+    told = answer_of(command, option, value)
+    assert told.exit_code == 2 and named in told.output
 
 
 def test_a_token_is_made_up_and_printed_or_given_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
