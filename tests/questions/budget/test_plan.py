@@ -26,10 +26,6 @@ def _options(rate: float, budget: float) -> Any:
     return tonnage.plan_serve(LLAMA, **SERVICE, rate=rate, budget=f"${budget!r}/h", quick=True).options
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="settings of a candidate that costs more than the budget without them are not found: 24.7/s for $2,920",
-)
 def test_the_rate_is_the_serving_plans_own() -> None:
     plan = bought("$3,000/month")
     best = plan.models[0]

@@ -36,7 +36,7 @@ from tonnage.pricing.bills import HOURS_PER_MONTH, bill, hourly_usd, instances_n
 from tonnage.pricing.energy import busy_share
 from tonnage.pricing.terms import billing_rules, idle_usd, unit_costs
 from tonnage.questions.serve import limits, narrative
-from tonnage.questions.serve.chance import Odds
+from tonnage.questions.serve.chance import PRECISE, Odds
 from tonnage.record import Record
 from tonnage.simulation.capacity import LONE, Point, Steady, stated
 from tonnage.simulation.router import peak_load, replicas_in_all, working_replicas
@@ -75,10 +75,13 @@ class Candidate(Record, kw_only=True):
     scale: float = 1.0
     """Simulated capacity over the mean field's. [-]"""
 
-    def chance(self, request: Serve, replicas: int) -> float | None:
-        """That so many replicas meet every objective at the peak; None without objectives. [-]"""
+    def chance(self, request: Serve, replicas: int, *, factor: float = 1.0) -> float | None:
+        """
+        That so many replicas, each of which takes `factor` times what is predicted, meet every objective at the peak;
+        None without objectives. [-]
+        """
         share = share_of(request, replicas, adapters=self.configuration.engine.adapters)
-        return self.odds.chance(share / self.scale) if has_objectives(request) else None
+        return self.odds.chance(share / (self.scale * factor)) if has_objectives(request) else None
 
     def firm(self, request: Serve, confidence: float | None = None) -> float:
         """
@@ -148,8 +151,20 @@ def needed_of(request: Serve, found: Candidate, *, factor: float = 1.0, confiden
     for.
     """
     firm = found.firm(request, confidence) if has_objectives(request) else None
-    kept = found.configuration.engine.adapters
-    return replicas_of(request, found.best, factor=factor, firm=firm, seats=found.binds in SEATS, adapters=kept)
+    count = partial(
+        replicas_of,
+        request,
+        found.best,
+        factor=factor,
+        seats=found.binds in SEATS,
+        adapters=found.configuration.engine.adapters,
+    )
+    needed = count(firm=firm)
+    # What one meets is known to a factor: where that decides on a replica, the chance of fewer does.
+    fewer = count(firm=firm * PRECISE) if firm else needed
+    if fewer < needed and (found.chance(request, fewer, factor=factor) or 0.0) >= (confidence or request.confidence):
+        return fewer
+    return needed
 
 
 def share_of(request: Serve, replicas: int, *, adapters: Adapters | None = None) -> float:
