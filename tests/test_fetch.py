@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import told
-from tonnage.catalog import traces
+from tonnage.catalog import refresh, traces
 from tonnage.catalog.hub import online
 from tonnage.data import update
 from tonnage.errors import UNSEEN, TonnageError
@@ -87,15 +87,33 @@ def served() -> Iterator[Callable[..., Server]]:
         one.listening.close()
 
 
+def _started(folder: Path) -> Path:
+    script = folder / "start.sh"
+    script.write_text("vllm serve meta-llama/Llama-3.1-8B-Instruct\n", encoding="utf-8")
+    return script
+
+
 FETCHES: dict[str, Callable[[str, Path], list[object]]] = {
     "data update": lambda url, _: ["data", "update", "--from", url],
     "catalog traces": lambda _, folder: ["catalog", "traces", "--fetch", "azure2023-conv", "--folder", folder],
     "diagnose": lambda url, _: ["diagnose", f"{url}/metrics", "--window", "1s"],
     "diagnose Prometheus": lambda url, _: ["diagnose", url, "--window", "1s"],
+    "catalog refresh": lambda *_: ["catalog", "refresh", "aws"],
+    "catalog refresh --model": lambda *_: ["catalog", "refresh", "--model", "own/model"],
     "fit of a hub's model": lambda *_: ["fit", "own/model", "--accelerator", "H100"],
     "measure serve": lambda url, folder: ["measure", "serve", url, "--model", "m", "--requests", "1", "--warmup", "0",
                                           "--concurrency", "1", "--timeout", "0.4s", "--output", folder / "run.jsonl"],
+    "measure serve --metrics": lambda url, folder: ["measure", "serve", url, "--model", "m", "--requests", "1",
+                                                    "--metrics", f"{url}/metrics", "--output", folder / "run.jsonl"],
+    "measure quick": lambda url, folder: ["measure", "quick", url, "--model", "8B", "--accelerator", "H100",
+                                          "--time", "9 s", "--output", folder, "--out", folder / "own.toml"],
+    "calibrate": lambda url, folder: ["calibrate", f"{url}/metrics", "--model", "8B", "--accelerator", "H100",
+                                      "--engine", "vllm", "--out", folder / "own.toml"],
+    "advise": lambda url, folder: ["advise", _started(folder), url, "--window", "1s"],
 }  # fmt: skip
+
+
+OF_A_HUB = ("fit of a hub's model", "catalog refresh --model")
 
 
 @pytest.mark.parametrize("fault", [*SAYS, *DRIPS, *FLOODS])
@@ -103,6 +121,8 @@ FETCHES: dict[str, Callable[[str, Path], list[object]]] = {
 def test_every_fetch_ends_in_one_sentence(
     command: str, fault: str, served: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if command == "catalog refresh":
+        pytest.importorskip("gpuhunt")
     other = served("nothing")
     server = served(fault, other.url.replace("127.0.0.1", "localhost"))
     monkeypatch.setenv("TONNAGE_DATA_FOLDER", str(tmp_path / "data"))
@@ -111,9 +131,11 @@ def test_every_fetch_ends_in_one_sentence(
     monkeypatch.setattr(update, "INDEX_S", WITHIN_S)
     monkeypatch.setattr(window, "WITHIN_S", WITHIN_S)
     monkeypatch.setattr(scrape, "TIMEOUT_S", WITHIN_S)
+    monkeypatch.setattr(refresh, "WITHIN_S", WITHIN_S)
+    monkeypatch.setenv("GPUHUNT_CATALOG_URL", server.url)
     for name, value in (("WITHIN_S", WITHIN_S), ("MAX_BYTES", 1 << 20), ("BASE", server.url)):
         monkeypatch.setattr(traces, name, value)
-    if command.startswith("fit"):
+    if command in OF_A_HUB:
         constants = pytest.importorskip("huggingface_hub.constants")
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
         monkeypatch.setenv("HF_ENDPOINT", other.url)
@@ -127,7 +149,7 @@ def test_every_fetch_ends_in_one_sentence(
     assert time.monotonic() - began < PATIENCE_S
     assert done.exit_code == 2 and isinstance(done.exception, SystemExit), shown
     assert not UNSEEN.search(shown) and len(done.stderr.splitlines()) <= 2 and len(shown) < 2000, shown
-    assert server.asked and (not other.asked or command.startswith("fit"))  # a hub keeps files elsewhere
+    assert server.asked and (not other.asked or command in OF_A_HUB)  # a hub keeps files elsewhere
 
 
 def test_what_hangs_is_left_behind() -> None:

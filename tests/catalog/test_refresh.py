@@ -44,7 +44,7 @@ def row(
 
 def packed(provider: str, *rows: str) -> bytes:
     data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(f"{provider}.csv", "\n".join([",".join(CATALOG_V2_FIELDS), *rows]) + "\n")
     return data.getvalue()
 
@@ -120,6 +120,7 @@ def test_one_provider_that_fails_keeps_what_it_had_and_says_so(served: dict[str,
     ("rows", "why"),
     [
         ([row(price=0.0), row(price=9e9)], "outside"),
+        ([row(price="nan"), row(price=50.0, gpu_count=10**400), row(gpu_count=-8)], "3 of 3 prices are outside"),
         ([row(price=AWS[3] * 150.0)], "times those known"),
         ([row("x.large", gpu_name="H9000", gpu_memory=7)], "none of its instances"),
         (["not,a,row"], "none of its instances"),
@@ -134,14 +135,32 @@ def test_prices_that_look_wrong_replace_nothing(served: dict[str, bytes], rows: 
     assert offers() == before
 
 
-def test_a_damaged_archive_and_no_server_replace_nothing(
-    served: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("version", "archive", "why"),
+    [
+        (b"20261120-1", b"no archive", "no table of prices"),
+        (b"20261120-1", packed("azure", row()), "no table of prices"),
+        (b"20261120-1", packed("aws", "x" * 20_000), "its table has more than 10000 bytes"),
+        (b"20261120-1", b"x" * 10_000, "sends more than 9000 bytes"),
+        (b"9" * 101, b"", "sends more than 100 bytes"),
+        (b"../up", b"", "'../up' is no version of prices"),
+        (b"", b"", "'' is no version of prices"),
+    ],
+)
+def test_what_is_no_table_replaces_nothing(
+    served: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, version: bytes, archive: bytes, why: str
 ) -> None:
-    before = offers()
-    served["/aws/version"] = b"20261120-1"
-    served["/aws/20261120-1/catalog.zip"] = b"no archive"
-    with pytest.raises(Refused, match="those known stay"):
+    monkeypatch.setattr("tonnage.catalog.refresh.MAX_ZIP_BYTES", 9_000)
+    monkeypatch.setattr("tonnage.catalog.refresh.MAX_CSV_BYTES", 10_000)
+    served["/aws/version"] = version
+    served[f"/aws/{version.decode()}/catalog.zip"] = archive
+    with pytest.raises(Refused, match="those known stay: aws: ") as caught:
         refresh("aws")
+    assert why in str(caught.value)
+
+
+def test_no_server_replaces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = offers()
     monkeypatch.setenv("GPUHUNT_CATALOG_URL", "http://127.0.0.1:9")
     with pytest.raises(Refused, match="could not be fetched"):
         refresh("aws")

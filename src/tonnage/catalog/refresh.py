@@ -11,11 +11,18 @@ catalogue says, for those facts were checked, and the fields in which the hub di
 
 from __future__ import annotations
 
+import csv
+import importlib.util
+import io
 import logging
+import os
 import re
-import socket
+import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
+from math import inf
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -29,17 +36,23 @@ from tonnage.domain.listing import Refresh, Refreshed, RefreshedModel, Refreshed
 from tonnage.domain.model import Model
 from tonnage.domain.money import Offer
 from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo
-from tonnage.fetch import in_time
+from tonnage.fetch import open_url
 from tonnage.foreign import plain_text
 from tonnage.units import GB
 
 PROVIDERS: Final = {"lambdalabs": "lambda"}
 """Our name of a provider, where gpuhunt has another."""
-TIMEOUT_S: Final = 30.0
-WITHIN_S: Final = 600.0
-"""Without a byte, and for all that gpuhunt fetches. [s]"""
+WITHIN_S: Final = 300.0
+"""For each file of a provider. [s]"""
+MAX_VERSION_BYTES: Final = 100
+MAX_ZIP_BYTES: Final = 64 << 20
+MAX_CSV_BYTES: Final = 256 << 20
+"""Of a provider; the largest that is published has a few MB."""
+Fetched = tuple[str, list[Any]]
 MIN_USD, MOST_USD = 0.01, 200.0
 """An accelerator-hour costs more than a cent and less than this anywhere; what is outside is a mistake. [USD/h]"""
+MOST_PARTS: Final = 10_000
+"""Accelerators of an instance."""
 MAX_CHANGE: Final = 3.0
 """By more than this, up or down, the middle price of a provider does not move between two looks."""
 MAX_BROKEN_SHARE: Final = 0.3
@@ -67,26 +80,23 @@ def refresh(
     BadFact
         Nothing could be fetched at all.
     """
-    gpuhunt = _gpuhunt()
+    _need_gpuhunt()
     names = tuple(_names(providers, known=_published_providers()))
-    fetched = _load(gpuhunt)
+    fetched = _load(names)
     at = today or datetime.now(UTC).date()
     told = []
     for name in names:
         watch(name)
-        told.append(_refresh_provider(name, fetched.get(name), folder=folder, at=at))
+        told.append(_refresh_provider(name, fetched[name], folder=folder, at=at))
     if not any(one.kept for one in told):
         reasons = "; ".join(dict.fromkeys(f"{one.provider}: {one.why}" for one in told))
         raise BadFact(f"no prices were refreshed, and those known stay: {reasons}")
     return Refreshed(refreshed=tuple(told), source="dstackai/gpuhunt (MPL-2.0)")
 
 
-def _gpuhunt() -> Any:
-    try:
-        import gpuhunt
-    except ImportError:
-        raise BadRequest("refreshing prices needs gpuhunt: pip install 'tonnage[prices]'") from None
-    return gpuhunt
+def _need_gpuhunt() -> None:
+    if importlib.util.find_spec("gpuhunt") is None:
+        raise BadRequest("refreshing prices needs gpuhunt: pip install 'tonnage[prices]'")
 
 
 def _published_providers() -> tuple[str, ...]:
@@ -95,19 +105,40 @@ def _published_providers() -> tuple[str, ...]:
     return tuple(OFFLINE_PROVIDERS)
 
 
-def _load(gpuhunt: Any) -> dict[str, tuple[str, list[Any]]]:
-    """Version and items of every provider that could be fetched; of none where gpuhunt as a whole fails."""
-    logging.getLogger("gpuhunt").setLevel(logging.CRITICAL)  # what fails is told once, by us
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(TIMEOUT_S)
+def _load(names: tuple[str, ...]) -> dict[str, Fetched | str]:
+    """Version and rows of each provider, by gpuhunt's name, or why there are none."""
+    logging.getLogger("gpuhunt").setLevel(logging.CRITICAL)  # rows that it cannot read
+    with ThreadPoolExecutor(max(1, len(names))) as pool:
+        return dict(zip(names, pool.map(_load_provider, names), strict=True))
+
+
+def _load_provider(name: str) -> Fetched | str:
+    """Version and rows of one provider, or why there are none: gpuhunt's reader, but not its client."""
+    from gpuhunt._internal.catalog import CATALOG_URL
+    from gpuhunt._internal.storage import load
+
+    url = f"{os.environ.get('GPUHUNT_CATALOG_URL') or CATALOG_URL}".rstrip("/") + f"/{name}"
     try:
-        catalogue = gpuhunt.Catalog(balance_resources=False, auto_reload=False)
-        in_time(catalogue.load, WITHIN_S)
-    except (gpuhunt.GPUHuntError, OSError, ValueError):
-        return {}
-    finally:
-        socket.setdefaulttimeout(before)
-    return {name: (str(held.version), list(held.items)) for name, held in catalogue.catalog.items()}
+        version = _get(f"{url}/version", most=MAX_VERSION_BYTES).decode("ascii").strip()
+        if not re.fullmatch(r"[\w.-]+", version):
+            return f"'{echo(version)}' is no version of prices"
+        with zipfile.ZipFile(io.BytesIO(_get(f"{url}/{version}/catalog.zip", most=MAX_ZIP_BYTES))) as file:
+            rows = file.open(f"{name}.csv").read(MAX_CSV_BYTES + 1)
+        if len(rows) > MAX_CSV_BYTES:
+            return f"its table has more than {MAX_CSV_BYTES} bytes"
+        return version, list(load(io.StringIO(rows.decode("utf-8"), newline=""), provider=name))
+    except BadFact as wrong:
+        return f"could not be fetched: {wrong}"
+    except (zipfile.BadZipFile, zlib.error, csv.Error, KeyError, ValueError, EOFError, RuntimeError) as wrong:
+        return f"what was fetched is no table of prices: {echo(wrong)}"
+
+
+def _get(url: str, *, most: int) -> bytes:
+    with open_url(url, within_s=WITHIN_S, headers={"User-Agent": "tonnage"}) as answer:
+        found = answer.read(most + 1)
+    if len(found) > most:
+        raise BadFact(f"'{echo(url)}' sends more than {most} bytes")
+    return found
 
 
 def _names(named: Iterable[str], *, known: tuple[str, ...]) -> Iterable[str]:
@@ -120,11 +151,11 @@ def _names(named: Iterable[str], *, known: tuple[str, ...]) -> Iterable[str]:
     return (theirs.get(name, name) for name in wanted)
 
 
-def _refresh_provider(name: str, fetched: tuple[str, list[Any]] | None, *, folder: Path | None, at: date) -> Refresh:
-    """Keep the prices of one provider, by gpuhunt's name, or say why not; `fetched` has their version and rows."""
+def _refresh_provider(name: str, fetched: Fetched | str, *, folder: Path | None, at: date) -> Refresh:
+    """Keep the prices of one provider, by gpuhunt's name, or say why not."""
     ours = PROVIDERS.get(name, name)
-    if fetched is None:
-        return Refresh(provider=ours, why="could not be fetched")
+    if isinstance(fetched, str):
+        return Refresh(provider=ours, why=fetched)
     version, items = fetched
     as_of = _date_of(version, at)
     try:
@@ -159,7 +190,7 @@ def _rows(provider: str, items: list[Any], *, as_of: str, version: str) -> tuple
     with_accelerator = [item for item in items if item.gpu_count and item.gpu_name]
     broken = 0
     for item in with_accelerator:
-        if not MIN_USD <= float(item.price) / item.gpu_count <= MOST_USD:
+        if not (0 < item.gpu_count <= MOST_PARTS and MIN_USD <= item.price / item.gpu_count <= MOST_USD):
             broken += 1
             continue
         plain_text(f"{item.instance_name} {item.location}", where="an instance")
@@ -175,7 +206,7 @@ def _rows(provider: str, items: list[Any], *, as_of: str, version: str) -> tuple
                 "accelerator": str(part[0]),
                 "count": f"{part[1]:g}",
                 "vcpus": str(item.cpu or ""),
-                "ram_gb": f"{item.memory * 1.073741824:g}",
+                "ram_gb": f"{item.memory * 1.073741824:g}" if 0 <= item.memory < inf else "",
                 "region": item.location,
                 "country": countries.get(item.location, ""),
                 "on_demand_usd_per_hour": "",
