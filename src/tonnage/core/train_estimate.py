@@ -19,6 +19,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import TrainSetup
 from tonnage.physics.efficiency import peak_flop_per_s
+from tonnage.physics.known import Known
 from tonnage.physics.parameters import layer_parameters
 from tonnage.physics.training_memory import EXACT, training_memory
 from tonnage.simulation.training import model_flop, step_time
@@ -68,13 +69,13 @@ def rate(amount: float, step: Quantity, *, unit: str) -> Quantity:
     )
 
 
-def peak(setup: TrainSetup, kind: str = "need") -> Quantity:
+def peak(setup: TrainSetup, kind: str = "need", *, known: Known | None = None) -> Quantity:
     """
     Peak of the fullest accelerator, without an interval, by what is counted: allocated, reserved, device, need. [bytes]
 
     What the user measured moves its other parts alone, not weights and states, which follow from counts and formats.
     """
-    found = training_memory(setup, memory_kind=kind)
+    found = training_memory(setup, memory_kind=kind, known=known)
     by, _ = _own(setup).get("memory_peak_bytes", (1.0, 1.0))
     if by == 1.0:
         return found

@@ -111,6 +111,15 @@ def recomputed_layer_bytes(group: LayerGroup, hidden_size: int, *, setup: TrainS
     return kept + _element_bytes(setup) * (widest + 2 * hidden) + (0.0 if setup.wide_layers else copied)
 
 
+def mean_layer_bytes(setup: TrainSetup) -> tuple[float, float]:
+    """Of the mean layer kept, and of a recomputed one the working set beside it, for each token. [bytes/token]"""
+    model, width = setup.model, setup.model.hidden_size
+    each = [layer_bytes_per_token(g, width, setup=setup) for g in model.groups]
+    per_layer = sum(g.count * kept for g, kept in zip(model.groups, each, strict=True)) / model.depth
+    working = max(recomputed_layer_bytes(g, width, setup=setup) for g in model.groups)
+    return per_layer, working - max(each) if setup.recompute == "none" else working
+
+
 def logit_bytes(vocab_size: int, *, setup: TrainSetup) -> float:
     """
     Logits, their 32-bit copy and gradient at the end of the forward pass, per token and rank. [bytes/token]

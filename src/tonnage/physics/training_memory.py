@@ -17,8 +17,9 @@ from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import OBJECTIVES, TrainSetup
-from tonnage.physics.activations import layer_bytes_per_token, logit_bytes, recomputed_layer_bytes, residual_bytes
+from tonnage.physics.activations import logit_bytes, mean_layer_bytes, residual_bytes
 from tonnage.physics.adapters import adapted_matrices
+from tonnage.physics.known import Known, remembered, within
 from tonnage.physics.matrices import layer_matrices
 from tonnage.physics.network import network_totals, traced_moments
 from tonnage.physics.optimizers import optimizer, state_bytes_per_parameter
@@ -177,16 +178,17 @@ def adapter_parameters(setup: TrainSetup) -> float:
     )
 
 
-def training_memory(setup: TrainSetup, *, memory_kind: str = "reserved") -> Quantity:
+def training_memory(setup: TrainSetup, *, memory_kind: str = "reserved", known: Known | None = None) -> Quantity:
     """
     Peak memory of the fullest rank, opened into its parts at the moment of the peak.
 
     `memory_kind` says what is counted: "allocated" by tensors, "reserved" with the allocator's fragmentation, "device"
     as the driver shows it, with context and communicator buffers, "need" the same where memory is short and the
-    allocator gives back what it can. Headroom is the caller's.
+    allocator gives back what it can. Headroom is the caller's. `known` is what earlier calls for the same run found.
     """
-    persistent, gradients, gathered = _states(setup)
-    moments = (*_moments(setup, gradients), *_stepping(setup, gradients))
+    states = "states", within(setup), setup.layout
+    persistent, gradients, gathered = remembered(known, states, lambda: _states(setup))
+    moments = (*_moments(setup, gradients, known), *_stepping(setup, gradients))
     parts = max(moments, key=lambda found: sum(part.value for part in found))
     parts = (*persistent, *_reference(setup), *parts, _part("communication", gathered, "gathered units, buckets"))
     extra = _beyond_tensors(setup, memory_kind)
@@ -355,7 +357,7 @@ def _buffers(setup: TrainSetup, held: Held, gradients: float) -> float:
     return 0.0
 
 
-def _moments(setup: TrainSetup, gradients: float) -> tuple[tuple[Quantity, ...], ...]:
+def _moments(setup: TrainSetup, gradients: float, known: Known | None) -> tuple[tuple[Quantity, ...], ...]:
     """
     The moments that can be the peak: the end of the forward pass, and the beginning and end of the backward pass.
 
@@ -364,7 +366,7 @@ def _moments(setup: TrainSetup, gradients: float) -> tuple[tuple[Quantity, ...],
     if not setup.model.groups:
         return _network_moments(setup, gradients)
     tokens = setup.sequences * setup.seq_len / setup.layout.cp
-    kept, working, embedding, logits = _activations(setup, tokens)
+    kept, working, embedding, logits = _activations(setup, tokens, known)
     held = _part("gradients", gradients if _gradients_stay(setup) else 0.0)
     factor = setup.coefficients.activation[setup.software.fitted]
     kept *= 1.0 if setup.recompute == "full" else factor  # a layer's input alone is exact
@@ -404,7 +406,7 @@ def _gradients_stay(setup: TrainSetup) -> bool:
     return setup.grads_kept and (setup.software.zeroes_gradients or setup.num_micro_batches > 1)
 
 
-def _activations(setup: TrainSetup, tokens: float) -> tuple[float, float, float, float]:
+def _activations(setup: TrainSetup, tokens: float, known: Known | None) -> tuple[float, float, float, float]:
     """
     Bytes of kept activations of the fullest stage, of a recomputed layer's working set, the embedding and the logits.
 
@@ -412,13 +414,10 @@ def _activations(setup: TrainSetup, tokens: float) -> tuple[float, float, float,
     """
     layout, model = setup.layout, setup.model
     count, width = model.depth, model.hidden_size
-    each = [layer_bytes_per_token(g, width, setup=setup) for g in model.groups]
-    per_layer = sum(g.count * kept for g, kept in zip(model.groups, each, strict=True)) / count
+    layer = "layer", within(setup), setup.recompute, setup.recompute_share
+    per_layer, working = remembered(known, layer, lambda: mean_layer_bytes(setup))
     flying = in_flight(pp=layout.pp, vpp=layout.vpp, micro_batches=setup.num_micro_batches, schedule=layout.schedule)
     layers = stage_layers(layers=count, pp=layout.pp, vpp=layout.vpp)
-    working = max(recomputed_layer_bytes(g, width, setup=setup) for g in model.groups)
-    if setup.recompute == "none":
-        working -= max(each)
     spread = layout.tp if setup.sequence_parallel else 1
     # Some pipelines hold what a stage hands on as well, until its gradient comes back; others free it.
     handed = flying if layout.pp > 1 and setup.software.keeps_handed_on else 0

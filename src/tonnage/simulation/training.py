@@ -16,24 +16,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import log2
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from tonnage.domain.answer import Basis, Quantity
-from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import LayerGroup
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import TrainSetup
 from tonnage.errors import BadRequest
 from tonnage.physics.efficiency import smooth_max
+from tonnage.physics.known import Known, remembered, within
 from tonnage.physics.matrices import layer_matrices
 from tonnage.physics.network import network_totals
 from tonnage.physics.optimizers import newton_schulz_flop, optimizer, step_bytes
 from tonnage.physics.pipeline import bubble_turns, split_bubble_s, stage_layers
 from tonnage.physics.training_memory import adapter_parameters, held_parameters, recipe
 from tonnage.physics.training_time import (
-    Network,
     by_architecture,
     eager_bytes_per_s,
     half_rate_share,
@@ -79,24 +78,34 @@ _SHARDED_EXCHANGES: Final = 3.0
 """Of full sharding in a step: weights gathered for either direction, gradients scattered."""
 
 
-Turns = dict[tuple[str, str, float, int, TrainLayout, Network], tuple[Turn, Turn]]
-"""Turns of the mean layer and of the head by what a search varies: software, recomputation, micro-batch, layout."""
+class Passes(NamedTuple):
+    """A layer's or the head's passes for one micro-batch, whatever of them is repeated. [s]"""
+
+    work: LayerWork
+    compute: tuple[float, float]
+    """Forward and backward."""
+    moved: tuple[float, float]
+    """The same of element-wise work."""
+    exchange: float
+    """Of one pass, as far as nothing hides it."""
+    weights: float
+    """Of the backward pass, gradients of weights."""
 
 
-def step_time(setup: TrainSetup, *, known: Turns | None = None) -> Quantity:
+def step_time(setup: TrainSetup, *, known: Known | None = None) -> Quantity:
     """
     One optimizer step, opened into compute, element-wise work, exchange, bubble, optimizer and host.
 
     Parameters
     ----------
     known
-        Turns that earlier calls found. A search passes one mapping to all its calls, whose setups differ in software,
-        layout, batches and recomputation alone: most of them in pipeline, sharding and data-parallel degree.
+        Passes that earlier calls found. A plan gives one mapping to all calls for its run, whose setups differ in
+        accelerators, software, layout, batches and recomputation alone.
     """
     return Quantity.of_parts("s", step_parts(Times(setup=setup, links=network(setup)), known=known))
 
 
-def step_parts(times: Times, *, known: Turns | None = None) -> tuple[Quantity, ...]:
+def step_parts(times: Times, *, known: Known | None = None) -> tuple[Quantity, ...]:
     """The summands of one optimizer step. [s]"""
     parts = _layer_parts(times, known=known) if times.setup.model.groups else _network_parts(times)
     return _with_stragglers(parts, times)
@@ -109,22 +118,45 @@ def _with_stragglers(parts: tuple[Quantity, ...], times: Times) -> tuple[Quantit
     return (*parts, _fitted("stragglers", straggle * float(sum(part.value for part in parts))))
 
 
-def _turns(times: Times, *, known: Turns | None = None) -> tuple[Turn, Turn]:
+def _turns(times: Times, *, known: Known | None = None) -> tuple[Turn, Turn]:
     """The mean layer's turn and the head's: a micro-batch on one rank, whatever other ranks and micro-batches do."""
-    setup, model = times.setup, times.setup.model
-    if known is None:
-        turns = [
-            (g.count, _turn(layer_work(g, model.hidden_size, setup=setup), times, name=_kind(g))) for g in model.groups
-        ]
-        return _sum(turns, over=model.depth), _turn(head_work(setup), times, name="head")
-    alone = replace(setup.layout, pp=1, vpp=1, dp=1, sharding="none", schedule="1f1b")
-    key = (setup.software.name, setup.recompute, setup.recompute_share, setup.micro_batch, alone, times.links)
-    if key not in known:
-        known[key] = _turns(times)
-    return known[key]
+    setup, groups = times.setup, times.setup.model.groups
+    layers, head = remembered(
+        known,
+        ("passes", within(setup), setup.micro_batch, times.links),
+        lambda: (
+            [_passes(layer_work(g, setup.model.hidden_size, setup=setup), times) for g in groups],
+            _passes(head_work(setup), times),
+        ),
+    )
+    turns = [(g.count, _turn(each, times, name=_kind(g))) for g, each in zip(groups, layers, strict=True)]
+    return _sum(turns, over=setup.model.depth), _turn(head, times, name="head")
 
 
-def _layer_parts(times: Times, *, known: Turns | None) -> tuple[Quantity, ...]:
+def micro_batch_s(setup: TrainSetup, *, known: Known | None = None) -> float:
+    """
+    What one micro-batch takes on ranks that hold all layers, exchange inside them included: with the same shapes no
+    pipeline, sharding or data-parallel degree makes it less. [s]
+    """
+    times = Times(setup=setup, links=network(setup))
+    if not setup.model.groups:
+        return sum(part.value for part in _network_parts(times)[:2]) / setup.num_micro_batches
+    layer, head = _turns(times, known=known)
+    return layer.total * setup.model.depth + head.total
+
+
+def _passes(work: LayerWork, times: Times) -> Passes:
+    """What each pass of a layer or the head takes."""
+    return Passes(
+        work=work,
+        compute=(times.of(work.forward, "compute"), times.of(work.backward, "compute")),
+        moved=(times.of(work.forward, "elementwise"), times.of(work.backward, "elementwise")),
+        exchange=sum(times.exposed(each) for each in layer_exchanges(work, times)),
+        weights=times.of(tuple(op for op in work.backward if op.name.endswith("weight gradient"))),
+    )
+
+
+def _layer_parts(times: Times, *, known: Known | None) -> tuple[Quantity, ...]:
     """The summands of a step of a model with layers, but for stragglers. [s]"""
     setup, steps = times.setup, times.setup.num_micro_batches
     layer, head = _turns(times, known=known)
@@ -166,23 +198,21 @@ def _kind(group: LayerGroup) -> str:
     return f"layers with {experts} experts" if experts else "layers"
 
 
-def _turn(work: LayerWork, times: Times, *, name: str) -> Turn:
+def _turn(passes: Passes, times: Times, *, name: str) -> Turn:
     """One layer's forward and backward pass for one micro-batch, recompute included; `name` in an explained step."""
     setup, c = times.setup, times.setup.coefficients
-    ahead, back = times.of(work.forward, "compute"), times.of(work.backward, "compute")
-    ahead_moved, back_moved = times.of(work.forward, "elementwise"), times.of(work.backward, "elementwise")
+    work, (ahead, back), (ahead_moved, back_moved) = passes.work, passes.compute, passes.moved
     again = times.named("selective recompute", _recompute_s(work, times), how="what the framework repeats")
     repeats = setup.recompute_share if setup.recompute == "full" else 0.0
     further = setup.further_passes
-    exchanges = 2.0 + repeats + further
-    exchange = exchanges * sum(times.exposed(each) for each in layer_exchanges(work, times))
+    exchange = (2.0 + repeats + further) * passes.exchange
     if setup.method == "qlora" and work.quantised:
         widened = times.named("widening 4-bit weights", _widen_s(work, times), how="for each pass")
         ahead_moved += widened
         back_moved += (1.0 + repeats) * widened
-    passes = 1 + repeats + further
-    compute = times.named("forward", ahead) * passes + times.named("backward", back) + again
-    moved = times.named("forward", ahead_moved) * passes + times.named("backward", back_moved)
+    runs = 1 + repeats + further
+    compute = times.named("forward", ahead) * runs + times.named("backward", back) + again
+    moved = times.named("forward", ahead_moved) * runs + times.named("backward", back_moved)
     launches = (3.0 + repeats + further) * c.layer_s[setup.software.fitted] if work.forward else 0.0
     if work.experts:
         launches += (3.0 + repeats + further) * c.expert_layer_s["fused" if setup.fused_experts else "*"]
@@ -196,7 +226,7 @@ def _turn(work: LayerWork, times: Times, *, name: str) -> Turn:
         exchange=times.named(name, exchange, how=each),
         host=times.named(name, host, how=f"{beside} beyond the device's work, {each}"),
         backward=back + back_moved + repeats * (ahead + ahead_moved),
-        weights=times.of(tuple(op for op in work.backward if op.name.endswith("weight gradient"))),
+        weights=passes.weights,
     )
 
 

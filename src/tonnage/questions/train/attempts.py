@@ -22,7 +22,7 @@ DOUBLINGS: Final = 3
 ENOUGH: Final = 2
 """Counts of one place and term that are dearer than a smaller one before larger ones are left alone."""
 KEPT_PER_ACCELERATOR: Final = 3
-WORTH: Final = 2.0
+WORTH: Final = 1.5
 """A rental whose least cost is beyond this multiple of the best found is not arranged. [-]"""
 
 

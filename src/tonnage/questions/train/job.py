@@ -17,6 +17,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.train_plan import FineTune, Train
 from tonnage.domain.training import OBJECTIVES
 from tonnage.errors import BadRequest
+from tonnage.physics.known import Known
 from tonnage.physics.parameters import parameters
 from tonnage.record import Record
 from tonnage.units import show
@@ -89,6 +90,8 @@ class TrainContext(Context[Train | FineTune], kw_only=True):
     """The request with everything that holds for every place."""
 
     job: Job
+    known: Known = msgspec.field(default_factory=dict)
+    """What its searches found that the setups of the run share."""
 
 
 def job_of(request: Train | FineTune, model: Model) -> Job:

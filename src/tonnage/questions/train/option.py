@@ -68,7 +68,9 @@ def evaluate(asked: TrainContext, rental: Rental) -> list[TrainOption | Infeasib
     Of the arrangements of each kind of software the fastest that has the confidence asked for, and what is faster with
     an even chance; where none has the confidence, the likeliest. Where none fits, one outcome for all terms says why.
     """
-    found = fastest_arrangements(asked.model, rental.place, job=asked.job, framework=asked.request.framework)
+    found = fastest_arrangements(
+        asked.model, rental.place, job=asked.job, known=asked.known, framework=asked.request.framework
+    )
     if not found.best:
         return [_no_arrangement(asked, rental, found)]
     return outcomes(asked.request, rental, options_of=partial(_options_of_term, asked, rental, found))

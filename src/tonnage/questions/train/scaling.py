@@ -92,7 +92,8 @@ def fastest_likely(asked: TrainContext, place: Place, *, job: Job, framework: st
     The fastest arrangement of a job that fits with the confidence asked for, else the surest to fit; None where none
     fits.
     """
-    return fastest_arrangements(asked.model, place, job=job, framework=framework).likely(asked.request.confidence)
+    found = fastest_arrangements(asked.model, place, job=job, known=asked.known, framework=framework)
+    return found.likely(asked.request.confidence)
 
 
 Step = tuple[str, int, TrainSetup, float]

@@ -23,12 +23,13 @@ from tonnage.domain.precision import number_format
 from tonnage.domain.training import Recompute, Situation, TrainSetup
 from tonnage.engines.registry import software_of, usual_software
 from tonnage.optimize.train_layouts import Found, Space, bubble_factor, search
+from tonnage.physics.known import Known, remembered
 from tonnage.physics.parameters import parameters
 from tonnage.physics.training_memory import adapter_parameters, recipe
 from tonnage.questions.train.job import Job
 from tonnage.questions.train.setup import resolve_setup
 from tonnage.record import Record
-from tonnage.simulation.training import Turns, step_time
+from tonnage.simulation.training import micro_batch_s, step_time
 
 MEMORY_SURE: Final = 0.8
 """Chance of fitting by which arrangements are compared where no request states its confidence. [-]"""
@@ -37,9 +38,6 @@ _MOST: Final = 0.99
 
 GAIN: Final = 0.03
 """Least gain in speed for which a global batch is doubled: larger batches learn less from each token. [-]"""
-
-_MANY: Final = 1000
-"""Micro-batches over which the fixed work of a step vanishes."""
 
 _ADMISSIBLE: Final = 0.98
 """Below the reference's own time, for shapes a little better than the reference's."""
@@ -83,6 +81,7 @@ def fastest_arrangements(
     place: Place,
     *,
     job: Job,
+    known: Known | None = None,
     framework: str | None = None,
     recompute: Recompute | None = None,
     keep: int = 1,
@@ -92,17 +91,26 @@ def fastest_arrangements(
 
     Where the batch is open, each group of software takes the smallest beyond which doubling it makes a sequence less
     than `GAIN` faster. What is found depends on no confidence, and that of one group on no other: `Found.likely` and
-    the plan's rule choose among it.
+    the plan's rule choose among it. `known` are the passes that other searches for the job have timed.
     """
+    of_case = remembered({} if known is None else known, (job.case, job.seq_len), Known)
     groups = [(framework,)] if framework else _frameworks(job, place)
     each = [
-        _fastest_of_group(model, place, job=job, frameworks=names, recompute=recompute, keep=keep) for names in groups
+        _fastest_of_group(model, place, job=job, known=of_case, frameworks=names, recompute=recompute, keep=keep)
+        for names in groups
     ]
     return replace(each[-1], best=tuple(one for found in each for one in found.best))
 
 
 def _fastest_of_group(
-    model: Model, place: Place, *, job: Job, frameworks: tuple[str, ...], recompute: Recompute | None, keep: int
+    model: Model,
+    place: Place,
+    *,
+    job: Job,
+    known: Known,
+    frameworks: tuple[str, ...],
+    recompute: Recompute | None,
+    keep: int,
 ) -> Found:
     """The fastest arrangements of software that is compared by speed alone, at the batch that it takes."""
     found = Found(best=())
@@ -115,7 +123,7 @@ def _fastest_of_group(
             templates=templates(model, place, job=of_batch, frameworks=frameworks),
             recompute=recompute,
         )
-        larger = _search(space, keep=keep)
+        larger = _search(space, known=known, keep=keep)
         if found.best and not (larger.best and _per_sequence(larger) * (1.0 + GAIN) < _per_sequence(found)):
             break
         found = larger
@@ -130,16 +138,15 @@ def _per_sequence(found: Found) -> float:
     return best.step_s / best.setup.global_batch if best is not None else inf
 
 
-def _search(space: Space, *, keep: int) -> Found:
+def _search(space: Space, *, known: Known, keep: int) -> Found:
     """The search of one space with memory, chance of fitting, step time and its lower bounds filled in."""
     least = floor(space.templates)
     driver_bytes, layers = space.templates[0].accelerator.driver_memory_bytes, space.templates[0].model.depth
     error = {kind.software.name: estimate.errors(kind).spread("memory_peak_bytes") for kind in space.templates}
     busy: dict[tuple[object, ...], float] = {}
-    known: Turns = {}
 
     def over(setup: TrainSetup) -> float:
-        return estimate.peak(setup).value - driver_bytes
+        return estimate.peak(setup, known=known).value - driver_bytes
 
     def chance(setup: TrainSetup, over: float) -> float:
         peak = driver_bytes + over
@@ -159,9 +166,7 @@ def _search(space: Space, *, keep: int) -> Found:
         layout = setup.layout
         key = (setup.software.name, setup.recompute, layout.tp, layout.cp, layout.ep, setup.micro_batch)
         if key not in busy:
-            alone = replace(setup, layout=replace(layout, pp=1, vpp=1, dp=1, sharding="none"), num_micro_batches=_MANY)
-            step = step_time(alone, known=known)
-            busy[key] = (step.value - step.part("optimizer")) / _MANY
+            busy[key] = micro_batch_s(setup, known=known)
         turns = setup.num_micro_batches * bubble_factor(setup, layers=layers) / layout.pp
         return _ADMISSIBLE * busy[key] * turns
 
