@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import tempfile
 import unicodedata
 from collections.abc import Iterator
@@ -156,7 +157,14 @@ def shown(door: Door, name: str) -> str:
         ]
         told = _said(*command)
         written = [path for path in folder.rglob("*") if path.is_file() and path.name not in known]
-        return told + "".join(path.read_text(encoding="utf-8", errors="replace") for path in written)
+        return told + "".join(_text(path) for path in written)
+
+
+def _text(path: Path) -> str:
+    """What a file says: of a store, its rows as SQL."""
+    if path.read_bytes().startswith(b"SQLite format 3"):
+        return "\n".join(sqlite3.connect(path).iterdump())
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def _said(*command: str) -> str:
