@@ -68,6 +68,8 @@ SEED: Final = 1
 """Of the sample."""
 LONGEST_S: Final = 60
 """CPU seconds one change may take; a loop that no longer ends is noticed, too."""
+MOST_BYTES: Final = 6 << 30
+"""Of address space; what takes more is noticed, too."""
 Lines = dict[str, dict[int, list[str]]]
 """File -> line -> the tests that run it."""
 Seen = tuple[dict[str, float], Lines]
@@ -124,7 +126,7 @@ def _score(changes: list[Change], items: dict[str, pytest.Item], seen: Seen) -> 
         if tried and tried % 25 == 0:
             print(f"{noticed} of {tried} noticed so far", flush=True)
         there = lines.get(str(change.file), {})
-        names = {name for line in range(*change.body) for name in there.get(line, ()) if name in seconds}
+        names = {name for line in range(change.line, change.end + 1) for name in there.get(line, ()) if name in seconds}
         tests = [items[name] for name in sorted(names, key=lambda name: (seconds[name], name))]
         code, what = _compiled(change)
         said = _in_a_child(
@@ -152,6 +154,7 @@ def _in_a_child(work: Callable[[], bytes], *, longest_s: int) -> bytes:
     if child == 0:
         os.close(reads)
         resource.setrlimit(resource.RLIMIT_CPU, (longest_s, longest_s))
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
         errors, quiet = os.dup(2), os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)

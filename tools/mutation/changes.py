@@ -39,9 +39,9 @@ class Change(NamedTuple):
     file: Path
     function: str
     """Its name, with the class before it where it has one."""
-    body: tuple[int, int]
-    """First line of the function's body, and the one after its last."""
     line: int
+    end: int
+    """Last line of what is changed: only tests that run a line of it can notice."""
     place: int
     """Which of the function's nodes."""
     way: int
@@ -53,18 +53,18 @@ class Change(NamedTuple):
 def changes_in(file: Path) -> Iterator[Change]:
     """Every change of every function of a file, in the order of its lines."""
     for name, function in _functions(ast.parse(file.read_text(encoding="utf-8"))):
-        body = function.body[0].lineno, (function.end_lineno or function.lineno) + 1
         for place, node in enumerate(_nodes(function)):
-            yield from (Change(file, name, body, node.lineno, place, way) for way in range(_ways(node)))
+            lines = node.lineno, node.end_lineno or node.lineno
+            yield from (Change(file, name, *lines, place, way) for way in range(_ways(node)))
 
 
 def refusals_in(file: Path) -> Iterator[Change]:
     """Every refusal of every function of a file taken away, and every condition of one that has several."""
     for name, function in _functions(ast.parse(file.read_text(encoding="utf-8"))):
-        body = function.body[0].lineno, (function.end_lineno or function.lineno) + 1
         for place, node in enumerate(_refusals(function)):
+            lines = node.lineno, (node.test if isinstance(node, ast.If) else node).end_lineno or node.lineno
             several = len(node.test.values) if isinstance(node, ast.If) and isinstance(node.test, ast.BoolOp) else 0
-            yield from (Change(file, name, body, node.lineno, place, way, True) for way in range(several + 1))
+            yield from (Change(file, name, *lines, place, way, True) for way in range(several + 1))
 
 
 def changed(change: Change) -> tuple[ast.Module, str]:
