@@ -160,34 +160,51 @@ def test_files_of_openrlhf_are_the_kept_ones(deepspeed: Any, request: pytest.Fix
     golden.check("openrlhf/openrlhf.sh", files(deepspeed, "openrlhf"))
 
 
+def laid_out(plan: Any, **layout: Any) -> Any:
+    """The plan with degrees of its first option's trainer changed."""
+    first, *others = plan["options"]
+    configuration = first["configuration"] | {"layout": first["configuration"]["layout"] | layout}
+    return plan | {"options": [first | {"configuration": configuration}, *others]}
+
+
 def test_what_openrlhf_cannot_say_is_refused(deepspeed: Any, shared: Any) -> None:
-    first = deepspeed["options"][0]
-    configuration = first["configuration"]
-    layout = configuration["layout"] | {"pp": 2}
-    pipeline = deepspeed | {"options": [first | {"configuration": configuration | {"layout": layout}}]}
     refusals = [
-        (pipeline, "layout: .* no pipeline"),
+        (laid_out(deepspeed, pp=2), "layout: .* no pipeline"),
+        (laid_out(deepspeed, ep=2), "layout: .* so not pp 1, ep 2"),
+        (laid_out(deepspeed, sharding="hsdp"), "layout: .* and hsdp"),
         (shared, "framework: .* timed for megatron; plan with --framework deepspeed"),
         (changed(deepspeed, rollout_precision={"experts": "mxfp4"}), "precision: .* 16 bits"),
         (changed(deepspeed, engine="sglang"), "engine: .* with vllm, not sglang"),
         (changed(deepspeed, precision="fp8"), "precision: .* 16 bits"),
         (changed(deepspeed, optimizer="lion"), "optimizer: .* not lion"),
         (changed(deepspeed, staleness=1), "staleness: .* accelerators of their own"),
+        (changed(deepspeed, staleness=1, rollout_count=4), "rollout_count: .* takes whole machines"),
+        (changed(deepspeed, rollout_layout={"tp": 2, "pp": 2}), "rollout_layout: .* split tensors alone"),
+        (changed(deepspeed, rollout_layout={"tp": 2, "ep": 2}), "rollout_layout: .* split tensors alone"),
     ]
     for wrong, said in refusals:
         with pytest.raises(Refused, match=said):
             files(wrong, "openrlhf")
+    assert files(changed(deepspeed, rollout_precision={"experts": "bf16"}), "openrlhf")
 
 
-def test_what_a_target_cannot_say_is_refused(shared: Any, apart: Any) -> None:
-    with pytest.raises(Refused, match="share the accelerators"):
-        files(apart, "trl-grpo")
-    with pytest.raises(Refused, match="not 'rl'"):
-        files(shared, "vllm")
-    with pytest.raises(Refused, match="know 0 and 1"):
-        files(changed(apart, staleness=4), "verl")
-    with pytest.raises(Refused, match="single-turn"):
-        files(changed(shared, turns=5), "verl")
+def test_what_a_target_cannot_say_is_refused(shared: Any, apart: Any, deepspeed: Any) -> None:
+    split = changed(apart, rollout_count=4)
+    refusals = [
+        (apart, "trl-grpo", "share the accelerators"),
+        (shared, "trl-grpo", "shards the trainer over all ranks"),
+        (changed(deepspeed, algorithm="rloo"), "trl-grpo", "runs grpo and dapo, not rloo"),
+        (shared, "vllm", "not 'rl'"),
+        (changed(apart, staleness=4), "verl", "know 0 and 1"),
+        (changed(shared, turns=5), "verl", "single-turn"),
+        (split, "verl", "verl splits whole machines"),
+        (split, "nemo-rl", "NeMo-RL splits whole machines"),
+        (changed(shared, algorithm="ppo"), "nemo-rl", "has no critic"),
+    ]
+    for wrong, target, said in refusals:
+        with pytest.raises(Refused, match=said):
+            files(wrong, target)
+    assert files(changed(shared, rollout_count=4), "verl")
 
 
 def test_a_hostile_name_stays_one_argument(shared: Any) -> None:

@@ -13,13 +13,16 @@ from __future__ import annotations
 import argparse
 import importlib
 import inspect
+import math
 import os
 import random
 import resource
+import signal
 import time
 import traceback
 import types
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -66,8 +69,8 @@ SUITES: Final = {
 }  # fmt: skip
 SEED: Final = 1
 """Of the sample."""
-LONGEST_S: Final = 60
-"""CPU seconds one change may take; a loop that no longer ends is noticed, too."""
+CPU_S, WALL_S = (10.0, 3.0), (60.0, 30.0)
+"""What a test may take, and for each second of its usual time: a loop or wait that no longer ends is noticed, too."""
 MOST_BYTES: Final = 6 << 30
 """Of address space; what takes more is noticed, too."""
 Lines = dict[str, dict[int, list[str]]]
@@ -111,7 +114,7 @@ def _loop(session: pytest.Session, suite: Suite, changes: list[Change]) -> bool:
     )
     settings.load_profile("mutation")
     items = {item.nodeid: item for item in session.items}
-    seen = msgspec.json.decode(_in_a_child(lambda: _watched(session.items, suite), longest_s=3600), type=Seen)
+    seen = msgspec.json.decode(_in_a_child(lambda: _watched(session.items, suite)), type=Seen)
     print(f"{len(items)} tests, {len(seen[0])} of them fast and passing", flush=True)
     score = _score(changes, items, seen)
     session.testsfailed = int(score < suite.least)
@@ -129,9 +132,7 @@ def _score(changes: list[Change], items: dict[str, pytest.Item], seen: Seen) -> 
         names = {name for line in range(change.line, change.end + 1) for name in there.get(line, ()) if name in seconds}
         tests = [items[name] for name in sorted(names, key=lambda name: (seconds[name], name))]
         code, what = _compiled(change)
-        said = _in_a_child(
-            lambda change=change, code=code, tests=tests: _tried(change, code, tests), longest_s=LONGEST_S
-        )
+        said = _in_a_child(partial(_tried, change, code, tests, seconds))
         good = said != b"unnoticed"
         noticed += good
         counts = by_module.setdefault(change.file.stem, [0, 0])
@@ -140,20 +141,19 @@ def _score(changes: list[Change], items: dict[str, pytest.Item], seen: Seen) -> 
         if not good:
             place = f"{change.file.relative_to(ROOT)}:{change.line} {change.function}"
             print(f"{place} ({len(tests)} tests): {what}", flush=True)
-    for module, (good, all_) in by_module.items():
-        print(f"{module:<20} {good:4} of {all_:4}")
+    for module, (found, all_) in by_module.items():
+        print(f"{module:<20} {found:4} of {all_:4}")
     score = 100.0 * noticed / max(1, len(changes))
     print(f"{len(seconds)} tests noticed {noticed} of {len(changes)} changes: {score:.1f} %")
     return score
 
 
-def _in_a_child(work: Callable[[], bytes], *, longest_s: int) -> bytes:
-    """What a forked process has to say; nothing when it dies or takes more CPU time than this."""
+def _in_a_child(work: Callable[[], bytes]) -> bytes:
+    """What a forked process has to say; nothing when it dies."""
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reads)
-        resource.setrlimit(resource.RLIMIT_CPU, (longest_s, longest_s))
         resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
         errors, quiet = os.dup(2), os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
@@ -196,10 +196,21 @@ def _compiled(change: Change) -> tuple[types.CodeType, str]:
     return next(code for code in _codes(whole) if code.co_qualname == change.function), what
 
 
-def _tried(change: Change, code: types.CodeType, tests: list[pytest.Item]) -> bytes:
+def _tried(change: Change, code: types.CodeType, tests: list[pytest.Item], usual_s: dict[str, float]) -> bytes:
     module = ".".join(change.file.relative_to(SRC.parent).with_suffix("").parts).removesuffix(".__init__")
     _replace(importlib.import_module(module), change.function, code)
-    return b"unnoticed" if all(_passes(item) for item in tests) else b"noticed"
+    for item in tests:
+        for limit, (least, times) in ((_stop_after_cpu, CPU_S), (signal.alarm, WALL_S)):
+            limit(math.ceil(least + times * usual_s[item.nodeid]))
+        if not _passes(item):
+            return b"noticed"
+    return b"unnoticed"
+
+
+def _stop_after_cpu(seconds: int) -> None:
+    """End this process by a signal after so much more work."""
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time()) + seconds, most))
 
 
 def _replace(module: types.ModuleType, name: str, code: types.CodeType) -> None:

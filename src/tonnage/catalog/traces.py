@@ -26,6 +26,7 @@ from tonnage.catalog.rows import DATA, read_rows
 from tonnage.catalog.trace_columns import Columns, add_requests, refuse_days
 from tonnage.errors import BadFact, UnknownName, echo
 from tonnage.record import Record
+from tonnage.units import show
 
 MAX_LINE_LENGTH: Final = 4 * 1024 * 1024
 PIECE: Final = 1 << 17
@@ -68,6 +69,20 @@ class Trace(Record, kw_only=True):
     source: str = ""
     without_tokens: int = 0
     """Requests with no prompt or no answer, read as one token: they took a step all the same."""
+    unit: str = ""
+    """Of its times, where they are numbers."""
+    cut: bool = False
+    """Its last line is CSV and has no end."""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """How it was read, where that may not be what was meant."""
+        said = {
+            f"its times are read as {self.unit}, so it lasts {show(self.sent_s[-1], 's')}": self.unit,
+            f"{self.without_tokens:,} without a prompt or an answer count as one token of it": self.without_tokens,
+            "its last line has no end, so its last number may be cut": self.cut,
+        }
+        return tuple(text for text, counts in said.items() if counts)
 
 
 @cache
@@ -104,9 +119,10 @@ def read_trace(path: str | Path, *, limit: int | None = None, watch: Callable[[i
         that count milliseconds of the clock, or of two kinds; block ids that no size of a block makes of the prompts.
     """
     name = Path(path)
-    log = Columns(name)
+    log, whole = Columns(name), True
     try:
         for first, piece in _pieces(name, watch):
+            whole = piece.endswith(b"\n")
             if not add_requests(log, piece, first=first, room=None if limit is None else limit - len(log.sent_s)):
                 break
     except UnicodeDecodeError:
@@ -123,6 +139,8 @@ def read_trace(path: str | Path, *, limit: int | None = None, watch: Callable[[i
         hash_tokens=_block_tokens(log, name) if log.hashed else None,
         source=str(name),
         without_tokens=log.without_tokens,
+        unit=("milliseconds" if log.hashed else "seconds") if log.clock == "numbers" else "",
+        cut=log.header is not None and not whole,
     )
 
 

@@ -195,3 +195,5 @@ class TraceSessions(SparseRecord, kw_only=True):
     profile: SessionProfile | None = None
     """Fitted to the whole log."""
     licence: str = ""
+    notes: tuple[str, ...] = ()
+    """How the log was read, where that may not be what was meant."""

@@ -66,15 +66,23 @@ def test_lengths_of_nothing_and_rates_beyond_the_clock(changes: dict[str, Any], 
         tonnage.simulate(**fields)
 
 
-def test_a_log_says_how_many_of_its_requests_had_nothing_to_read_or_say(tmp_path: Path) -> None:
+def test_a_log_says_how_it_was_read(tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
-    log.write_text("timestamp,prompt_tokens,output_tokens\n1,0,10\n2,100,0\n3,100,10\n")
+    log.write_text("timestamp,prompt_tokens,output_tokens\n1000,0,10\n2000,100,0\n4600,100,10")
     case = {"model": "8B", "accelerator": "L4", "traffic": {"trace": str(log)}}
     done = told("simulate", "-", "--json", "--requests", tmp_path / "rows.csv", given=case)
     with (tmp_path / "rows.csv").open(encoding="utf-8", newline="") as file:
         lengths = [(row["prompt_tokens"], row["output_tokens"]) for row in csv.DictReader(file)]
     assert lengths == [("1", "10"), ("100", "1"), ("100", "10")]
-    assert "2 without a prompt or an answer count as one token of it" in json.loads(done.stdout)["assumed"]
+    remarks = [
+        "its times are read as seconds, so it lasts 1 h",
+        "2 without a prompt or an answer count as one token of it",
+        "its last line has no end, so its last number may be cut",
+    ]
+    assert [text for text in json.loads(done.stdout)["assumed"] if text in remarks] == remarks
+    log.write_text(log.read_text() + "\n")
+    done = told("simulate", "-", "--json", given=case)
+    assert [text for text in json.loads(done.stdout)["assumed"] if text in remarks] == remarks[:2]
 
 
 def started(**scaling: Any) -> Any:

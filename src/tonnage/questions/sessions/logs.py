@@ -53,6 +53,7 @@ def trace_sessions(path: str) -> TraceSessions:
         prompt_tokens=float(prompt.mean()),
         output_tokens=float(np.frombuffer(trace.output, np.int64).mean()),
         licence=licence_of(trace),
+        notes=trace.remarks,
     )
     if not trace.hash_tokens:
         lacks = "No block ids (hash_ids): lengths and times are known, and not which prompts begin alike."

@@ -103,6 +103,7 @@ def trace_document(found: TraceSessions) -> Document:
         grid(["cache, tokens>", "second half found>", "predicted from the first>", "points>"], rows),
         Note(doubt) if missed > TRUSTED else None,
         Note(found.licence) if found.licence else None,
+        *(Note(f"{remark[0].upper()}{remark[1:]}.") for remark in found.notes),
         why=_classes(found.profile) if found.profile is not None else None,
     )
 

@@ -263,9 +263,7 @@ def _logged_traffic(asked: SimulationTraffic) -> Traced:
     rng = arrivals.random(asked.seed)
     recorded = np.frombuffer(trace.sent_s, np.float64).copy()
     sent = arrivals.spread_over_clock_step(rng, recorded)
-    notes = [f"{len(sent):,} requests of {trace.source}"]
-    if trace.without_tokens:
-        notes.append(f"{trace.without_tokens:,} without a prompt or an answer count as one token of it")
+    notes = [f"{len(sent):,} requests of {trace.source}", *trace.remarks]
     if sent is not recorded:
         notes.append("times are spread over the step of the clock that stamped them")
     if asked.rate_per_s is not None:
