@@ -352,6 +352,8 @@ def _digits(value: float, digits: int) -> str:
 
 
 def _money(value: float) -> str:
+    if value and not 1e-6 <= abs(value) < 1e15:
+        return f"{value:.3g}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.2f}" if abs(value) >= 0.1 else _digits(value, 4)
 
 

@@ -51,7 +51,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", action="append", choices=sorted(PARTS), help="default: all")
     parser.add_argument("--share", type=float, default=1.0, help="of the full number of attempts, 0 to 1")
-    parser.add_argument("--only", default="", help="rows whose promise or test contains these words")
+    parser.add_argument("--only", action="append", help="rows whose promise or test contains these words, or those")
     parser.add_argument("--dry", action="store_true", help="write no table")
     asked = parser.parse_args()
     if not 0 < asked.share <= 1:
@@ -64,7 +64,7 @@ def main() -> int:
     for part in asked.part or PARTS:
         rows: tuple[Row, ...] = importlib.import_module(f"tools.attack.{part}").ROWS
         for row in rows:
-            if asked.only.lower() not in f"{row.promise} {row.test}".lower():
+            if not any(words.lower() in f"{row.promise} {row.test}".lower() for words in asked.only or [""]):
                 continue
             outcome = _tried(row, asked.share)
             failed += bool(outcome.findings)
