@@ -30,6 +30,7 @@ HOSTILE = {
     "lists in lists": ("a: " + "[" * 100 + "]" * 100, "a.yaml", "nested more than 60 deep or"),
     "a list of many": ("- 1\n" * 150_000, "a.yaml", "60 deep or holds more than 100,000 values"),
     "nodes without end": (f"#SBATCH --nodes={10**12}\nvllm serve a/b\n", "a.sh", "a whole number is expected"),
+    "a name that turns round": ("vllm serve a/\u202eb\n", "a.sh", r"holds the character U\+202E"),
     "a number of 5,000 digits": (f"model = {{}}\n[training]\nsteps = {'9' * 5_000}\n", "a.toml", "TOML"),
 }  # fmt: skip
 

@@ -32,8 +32,7 @@ WRITTEN_BY_KSERVE: Final = {"--host": 2, "--port": 2, "--tensor-parallel-size": 
 
 def export(d: Deployment) -> str:
     """`service.yaml`."""
-    alone = d.layout.tp * d.layout.pp
-    if d.layout.dp % d.nodes or alone > d.ranks_per_node:
+    if d.layout.dp % d.nodes:
         raise BadRequest(
             f"a worker spans {d.nodes} nodes as tp {d.layout.tp} pp {d.layout.pp} dp {d.layout.dp}, and KServe joins "
             "nodes by data parallelism alone: export to dynamo or kubernetes"
