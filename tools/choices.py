@@ -225,25 +225,25 @@ def planned(asked: Fields) -> Options | None:
         return None
 
 
-def cost(options: Options, *, fastest: bool = False, patience_s: float = math.inf) -> Cost:
+def cost(options: Options, *, patience_s: float = math.inf) -> Cost:
     """
     Of the first option, infinite where none has the confidence; sellers' own prices, then runs in time, rank first.
 
-    An hour of service, or a whole run [USD]; with `fastest` the run's time [s]. `patience_s` is what a run may take.
+    An hour of service, or a whole run [USD]. `patience_s` is what a run may take.
     """
     if not options or not options[0].sure:
         return DEAREST
-    return cost_of(options[0], fastest=fastest, patience_s=patience_s)
+    return cost_of(options[0], patience_s=patience_s)
 
 
-def cost_of(option: Option, *, fastest: bool = False, patience_s: float = math.inf) -> Cost:
+def cost_of(option: Option, *, patience_s: float = math.inf) -> Cost:
     """Of one option, as `cost` says; infinite where nobody rents what it needs."""
     if option.bill is None:
         return DEAREST
     secondary, usd = by_trust_and_cost(option.bill)
     if isinstance(option, TrainOption | RlOption):
         wall_s = option.run.wall_s.value
-        return Cost(secondary, wall_s > patience_s, wall_s if fastest else option.cost.value)
+        return Cost(secondary, wall_s > patience_s, option.cost.value)
     return Cost(secondary, False, option.cost.value if isinstance(option, BatchOption) else usd)
 
 
@@ -252,14 +252,9 @@ def accelerator_of(option: Option) -> str:
     return option.accelerator if isinstance(option, InferOption) else option.configuration.accelerator
 
 
-def by_time(asked: Fields) -> bool:
-    """Whether the fastest leads: only money limits steps of RL or pre-training."""
-    return kind_of(asked) in {"train", "rl"} and "budget" in asked and "deadline" not in asked
-
-
 def patience_of(asked: Fields) -> float:
     """What a run takes at most where runs that do come first: no deadline is given, and the cheapest leads. [s]"""
-    return math.inf if "deadline" in asked or by_time(asked) else PATIENCE_S.get(kind_of(asked), math.inf)
+    return math.inf if "deadline" in asked else PATIENCE_S.get(kind_of(asked), math.inf)
 
 
 def dearer_than(one: Cost, other: Cost) -> bool:
@@ -313,16 +308,16 @@ def dearer(accelerator: str) -> Iterator[None]:
 
 def compared(asked: Fields, draw: random.Random, *, law: str | None) -> Iterator[tuple[str, Broken | None]]:
     """The laws around one question: each with what breaks it."""
-    base, fastest, patience_s = planned(asked), by_time(asked), patience_of(asked)
+    base, patience_s = planned(asked), patience_of(asked)
     if base is None:
         return
-    now = cost(base, fastest=fastest, patience_s=patience_s)
+    now = cost(base, patience_s=patience_s)
     for name, other in looser(asked, draw):
         if law not in {None, name}:
             continue
         found = planned(other)
         if found is not None:
-            then = cost(found, fastest=fastest, patience_s=patience_s)
+            then = cost(found, patience_s=patience_s)
             yield name, Broken(name, asked, other, now, then) if dearer_than(then, now) else None
     if law in {None, "price"} and base:
         kind = draw.choice(sorted(set(map(accelerator_of, base))))
@@ -331,7 +326,7 @@ def compared(asked: Fields, draw: random.Random, *, law: str | None) -> Iterator
         assert after is not None
         won = bool(after) and accelerator_of(after[0]) == kind
         before = accelerator_of(base[0]) == kind
-        then = cost(after, fastest=fastest, patience_s=patience_s)
+        then = cost(after, patience_s=patience_s)
         bad = (won and not before) or dearer_than(now, then)
         yield "price", Broken("price", asked, {"dearer": kind}, now, then) if bad else None
 

@@ -33,7 +33,6 @@ from tools.choices import (
     Cost,
     Draws,
     Fields,
-    by_time,
     cost_of,
     dearer_than,
     kind_of,
@@ -72,8 +71,8 @@ class Dearer(NamedTuple):
     after: Cost
 
 
-def cheapest(plan: PlanHeader[Any], *, patience_s: float = math.inf, fastest: bool = False) -> Cheapest:
-    """The two prices of a plan: of an hour of service, of a whole run, batch or fleet (with `fastest`, times)."""
+def cheapest(plan: PlanHeader[Any], *, patience_s: float = math.inf) -> Cheapest:
+    """The two prices of a plan: of an hour of service, of a whole run, batch or fleet."""
     if isinstance(plan, FleetPlan):
         found = Cost(False, False, plan.bill.value) if plan.bill is not None else NEVER
         return Cheapest(found, found)
@@ -81,7 +80,7 @@ def cheapest(plan: PlanHeader[Any], *, patience_s: float = math.inf, fastest: bo
     options = plan.options
 
     def least(kept: Iterable[Any]) -> Cost:
-        return min((cost_of(o, fastest=fastest, patience_s=patience_s) for o in kept), default=NEVER)
+        return min((cost_of(o, patience_s=patience_s) for o in kept), default=NEVER)
 
     even = least(o for o in options if o.chance is None or o.chance >= EVEN)
     if isinstance(plan, ServePlan):
@@ -157,7 +156,7 @@ def prices_of(asked: Fields) -> Cheapest | None:
         return None
     if kind == "fleet":
         return cheapest(plan)
-    return cheapest(plan, patience_s=patience_of(asked), fastest=by_time(asked))
+    return cheapest(plan, patience_s=patience_of(asked))
 
 
 def compared(draws: Draws, *, pairs: int, seed: int, told: Sequence[str] = ()) -> tuple[Counter[str], list[Dearer]]:

@@ -56,12 +56,12 @@ def test_nothing_is_dearer_than_no_plan_and_trust_and_patience_come_before_cost(
     assert dearer_than(usd(1.0, late=True), usd(9.0)) and not dearer_than(usd(5.0), usd(5.0 * (1 + 1e-12)))
 
 
-def test_a_fine_tune_within_a_budget_is_compared_by_cost_and_a_training_run_by_time() -> None:
-    fine_tune = {"model": "13B", "tokens": "20M", "method": "lora", "budget": "100 USD"}
-    assert not choices.by_time(fine_tune) and choices.patience_of(fine_tune) == 86400.0
-    run = {"model": "13B", "tokens": "10B", "budget": "1e5 USD"}
-    assert choices.by_time(run) and choices.patience_of(run) == float("inf")
-    assert choices.patience_of(fine_tune | {"deadline": "3 days"}) == float("inf")
+def test_a_budget_alone_asks_for_the_cheapest_that_does_it_within_patience() -> None:
+    run = {"model": "8B", "tokens": "20B", "accelerator": ["H100", "B200", "tpu-v6e"]}
+    free, within = (cost(planned(run | limit) or ()) for limit in ({}, {"budget": "50000 USD"}))
+    assert within == free != DEAREST
+    assert choices.patience_of(run | {"budget": "1e5 USD"}) == 30 * 86400.0
+    assert choices.patience_of(run | {"deadline": "3 days"}) == float("inf")
 
 
 def test_a_count_that_is_far_too_late_hides_no_larger_one() -> None:

@@ -21,6 +21,7 @@ from tonnage.core.calibration_use import at_once, calibrations_among
 from tonnage.core.header import Infeasible
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.diagnosis import Diagnosis
+from tonnage.domain.layout import Engine
 from tonnage.domain.metrics import SPEEDS
 from tonnage.domain.plan import Configuration, ServeOption
 from tonnage.domain.precision import number_format
@@ -163,6 +164,7 @@ def advise(
         request, rate_per_s=seen.rate_per_s, prompt_tokens=seen.prompt_tokens, output_tokens=seen.output_tokens
     )
     made = read_server(asked, running, accelerator=accelerator, additions=additions)
+    newer = None if upgrade is None else _newer(made.configuration.engine, upgrade)
     serve = _question(made, made.configuration, seen)
     traffic = traffic_of_service(serve, logged_traffic(seen.log) if seen.log else None)
     service = Service(made, seen, traffic, day)
@@ -186,8 +188,8 @@ def advise(
     if traffic is not None and seen.log:
         base = next((a.state for a in actions if a.name == "replicas" and a.state is not None), now)
         actions += hourly_bounds(traffic, base, now=now, headroom=serve.headroom, worth=WORTH)
-    if upgrade is not None:
-        actions.append(_upgrade(upgrade, service, now))
+    if newer is not None:
+        actions.append(_upgrade(newer, service, now))
     ranked = _rank_actions(actions, now)
     return Advice(
         schema=ADVICE_SCHEMA,
@@ -322,19 +324,24 @@ def _calibrations(
     return calibrations_among(runs, additions=additions)
 
 
-def _upgrade(upgrade: str, service: Service, now: State) -> Action:
-    """
-    What another release of the engine is expected to change, without the service's own calibration, and a canary that
-    tests it; refuses a release that is not known.
-    """
-    made = service.made
-    engine = made.configuration.engine
+def _newer(engine: Engine, upgrade: str) -> Engine:
+    """The engine in the release that was asked for; refuses one that is not known."""
     name, _, version = upgrade.partition("@")
     newer = replace(engine, version=version)
     if name != engine.name or not version or release(newer) is None:
         raise BadRequest(
             f"upgrade: '{echo(upgrade)}' is no release of the engine that runs; write {engine.name}@0.27, say"
         )
+    return newer
+
+
+def _upgrade(newer: Engine, service: Service, now: State) -> Action:
+    """
+    What another release of the engine is expected to change, without the service's own calibration, and a canary that
+    tests it.
+    """
+    made = service.made
+    engine, version = made.configuration.engine, newer.version
     # A calibration holds host times of the release it was taken on, which the other release may have changed.
     card = replace(made.site.accelerator, calibrations={})
     plain = service._replace(made=made._replace(site=replace(made.site, accelerator=card)), traffic=None)
@@ -342,7 +349,7 @@ def _upgrade(upgrade: str, service: Service, now: State) -> Action:
         _state(plain, replace(made.configuration, engine=one), replicas=made.replicas) for one in (engine, newer)
     )
     if before is None or after is None:
-        raise BadRequest(f"upgrade: what the file starts is predicted not to run on {echo(upgrade)}")
+        raise BadRequest(f"upgrade: what the file starts is predicted not to run on {engine.name}@{version}")
     told = ", ".join(
         f"{what} {getattr(after, field) / getattr(before, field) - 1.0:+.0%}"
         for field, what in (*((metric.name, metric.title) for metric in SPEEDS), ("most_per_s", "most requests"))

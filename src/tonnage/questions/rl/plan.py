@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date
 from functools import partial
-from math import ceil, inf
+from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -98,7 +98,7 @@ Key = tuple[str, str | None, int]
 
 
 def _look(asked: Context[Rl]) -> Found[Rl, RlOption, RlPlan]:
-    """Everything arranged, and the options: cheapest first, or where only money is limited the fastest."""
+    """Everything arranged, and the options, cheapest first."""
     request = asked.request
     found, excluded = sites(request.filters, additions=asked.additions, without=WORKERS)
     open_sites, refused = trainable_sites(found, filters=request.filters, precision=request.precision)
@@ -114,15 +114,14 @@ def _look(asked: Context[Rl]) -> Found[Rl, RlOption, RlPlan]:
             kept.setdefault((place.accelerator.id, place.intra_link, place.count), arranged)
         return _options_of(asked, rental, arranged=arranged)
 
-    worth, tries = inf if _hasty(request) else WORTH, _attempts(asked, open_sites)
-    options, missed, _ = search_attempts(request, tries, arrange=arrange, hasty=False, worth=worth, whatever=True)
-    hasty = _hasty(request)
+    tries = _attempts(asked, open_sites)
+    options, missed, _ = search_attempts(request, tries, arrange=arrange, worth=WORTH, whatever=True)
     told = with_verdicts(
-        tuple(best_first(options, confidence=request.confidence, hasty=hasty, most=KEPT)),
+        tuple(best_first(options, confidence=request.confidence, most=KEPT)),
         lead=partial(_lead, request),
         arithmetic=_arithmetic,
         risk=_risk,
-        ranked_by=lambda option: option.run.wall_s if hasty else option.cost,
+        ranked_by=lambda option: option.cost,
     )
     ranked = tuple(_with_electricity(option, kept.get(_key(option)), asked.additions) for option in told)
     return Found(
@@ -197,14 +196,8 @@ def _lead(request: Rl, first: RlOption) -> str:
     asked, likely = whole_percent(request.confidence), whole_percent(first.chance)
     if not first.sure:
         return f"likeliest to keep every limit: {likely}, and none has {asked}"
-    lead = "fastest within the budget" if _hasty(request) else "cheapest that does the steps"
-    limited = request.deadline_s is not None or _hasty(request)
-    return lead + (f", with at least {asked} ({likely})" if limited else "")
-
-
-def _hasty(request: Rl) -> bool:
-    """Whether the fastest leads: only money is limited."""
-    return request.budget_usd is not None and request.deadline_s is None
+    limited = request.deadline_s is not None or request.budget_usd is not None
+    return "cheapest that does the steps" + (f", with at least {asked} ({likely})" if limited else "")
 
 
 def _arithmetic(option: RlOption) -> str:

@@ -33,10 +33,6 @@ class Attempt(Record, kw_only=True):
     wall_s: float
     usd: float
 
-    def least(self, hasty: bool) -> float:
-        """The least of what options are ranked by: time where only money limits, else cost. [s or USD]"""
-        return self.wall_s if hasty else self.usd
-
 
 def doublings_to(count: float) -> int:
     """Doublings of one accelerator until there are so many."""
@@ -48,7 +44,6 @@ def search_attempts(
     attempts: Iterable[Attempt],
     *,
     arrange: Callable[[Rental], list[Option | InfeasibleRun]],
-    hasty: bool,
     worth: float,
     goal_s: float = inf,
     whatever: bool = False,
@@ -60,8 +55,6 @@ def search_attempts(
     ----------
     arrange : callable
         Rental -> one outcome for each term of its offers.
-    hasty : bool
-        Whether time is what is compared.
     worth : float
         Multiple of the best found beyond which nothing is arranged. [-]
     goal_s : float
@@ -80,12 +73,12 @@ def search_attempts(
     cheapest: dict[tuple[str, str | None, str], float] = {}
     dearer: Counter[tuple[str, str | None, str]] = Counter()
     best, arranged = inf, 0
-    for attempt in sorted(attempts, key=lambda t: (t.least(hasty), t.rental.place.count)):
+    for attempt in sorted(attempts, key=lambda t: (t.usd, t.rental.place.count)):
         place = attempt.rental.place
         key = (place.accelerator.id, place.intra_link)
         dear = attempt.usd > budget and not whatever
-        if dear or (arranged and (attempt.usd > budget or attempt.least(hasty) > worth * best)):
-            missed.append(_ruled_out(attempt, best, budget_usd=budget, hasty=hasty))
+        if dear or (arranged and (attempt.usd > budget or attempt.usd > worth * best)):
+            missed.append(_ruled_out(attempt, best, budget_usd=budget))
             continue
         # Once two counts in time cost more than another, larger ones do too; of what is there already, which costs the
         # same, all is looked at. Neither one count in time nor one far too late rules out more: with memory left free
@@ -105,18 +98,16 @@ def search_attempts(
                 # What the rule would not choose rules out nothing.
                 term, usd = outcome.bill.term, outcome.cost.value
                 here[term] = min(usd, here.get(term, inf))
-                least = outcome.run.wall_s.value if hasty else usd
                 leads = outcome.sure and outcome.bill.trust == "primary"
-                best = min(best, least) if leads else best
+                best = min(best, usd) if leads else best
         for term, usd in here.items():
             dearer[*key, term] += usd >= cheapest.get((*key, term), inf)
             cheapest[*key, term] = min(usd, cheapest.get((*key, term), inf))
     return options, missed, arranged
 
 
-def _ruled_out(attempt: Attempt, best: float, *, budget_usd: float, hasty: bool) -> InfeasibleRun:
+def _ruled_out(attempt: Attempt, best: float, *, budget_usd: float) -> InfeasibleRun:
     """The verdict on a rental that is not arranged: beyond the budget at best, or far beyond the best found."""
-    least = attempt.least(hasty)
     if attempt.usd > budget_usd:
         verdict = refusal(
             "budget",
@@ -125,13 +116,9 @@ def _ruled_out(attempt: Attempt, best: float, *, budget_usd: float, hasty: bool)
             short_by=attempt.usd - budget_usd,
         )
     else:
-        unit, verb, word = ("s", "takes", "fastest") if hasty else ("USD", "costs", "best")
-        verdict = refusal(
-            "cost",
-            f"{verb} at least {show(least, unit)}, {least / best:.1f} times the {word}, however it is arranged",
-            short_by=least - best,
-            unit=unit,
-        )
+        least = f"{show(attempt.usd, 'USD')}, {attempt.usd / best:.1f} times the best"
+        short = attempt.usd - best
+        verdict = refusal("cost", f"costs at least {least}, however it is arranged", short_by=short, unit="USD")
     return attempt.rental.misses(verdict)
 
 
@@ -139,21 +126,20 @@ def best_first(
     options: Sequence[Option],
     *,
     confidence: float,
-    hasty: bool,
     most: int,
     goal_s: float = inf,
     work_usd: Callable[[Option], float] = lambda option: 0.0,
 ) -> list[Option]:
     """
     The best of each accelerator, at most so many, and the cheapest of all: what ends in time before the rest, of these
-    the surest enough, the cheapest of them first, or the fastest where only money limits; where none has the
-    confidence, the likeliest. `work_usd` is what an option costs beside its bill, in work of people. [USD]
+    the surest enough, the cheapest of them first; where none has the confidence, the likeliest. `work_usd` is what an
+    option costs beside its bill, in work of people. [USD]
     """
 
     def order(option: Option) -> tuple[bool, bool, float, float, float]:
         wall, usd = option.run.wall_s.value, option.cost.value + work_usd(option)
         behind = unlikely(option.chance, sure=option.chance >= confidence - ROUNDING)
-        return wall > goal_s, not option.sure, behind, *((wall, usd) if hasty else (usd, wall))
+        return wall > goal_s, not option.sure, behind, usd, wall
 
     def price(option: Option) -> tuple[bool, bool, float]:
         return option.bill.trust != "primary", option.run.wall_s.value > goal_s, option.cost.value

@@ -2,8 +2,8 @@
 The words of a training plan: why it leads, what others cost, what binds, and what would change it.
 
 Every sentence is made from the plan's own numbers; nothing here decides anything. Break-even points change no step, so
-that everything already arranged is asked again: which of it is in time,
-which within the money, which is then the cheapest, or the fastest where only money limits.
+that everything already arranged is asked again: which of it is in time, which within the money, which is then the
+cheapest.
 """
 
 from __future__ import annotations
@@ -74,11 +74,10 @@ def cheaper_at_risk(options: tuple[TrainOption, ...]) -> str:
     return f"{told}: {_risk(best)}"
 
 
-def ratios(option: TrainOption, known: str, *, asked: TrainContext, first: TrainOption) -> str:
-    """Its cost and time over the first's, the interval of a tie behind what they are ranked by."""
+def ratios(option: TrainOption, known: str, *, first: TrainOption) -> str:
+    """Its cost, with the interval of a tie, and time over the first's."""
     cost, time = option.cost.value / first.cost.value, option.run.wall_s.value / first.run.wall_s.value
-    of_cost, of_time = ("", known) if by_time(asked) else (known, "")
-    return f"{cost:.2f}x the first's cost{of_cost}, {time:.2f}x its time{of_time}"
+    return f"{cost:.2f}x the first's cost{known}, {time:.2f}x its time"
 
 
 def risk(option: TrainOption, *, first: TrainOption) -> str:
@@ -111,8 +110,6 @@ def lead_reason(asked: TrainContext, first: TrainOption, *, least: str = "cheape
         return f"{least} that meets deadline and budget {certain}"
     if request.deadline_s is not None:
         return f"{least} that ends within {show(request.deadline_s, 's')} {certain}"
-    if by_time(asked) and request.budget_usd is not None:
-        return f"fastest within {show(request.budget_usd, 'USD')} {certain}"
     patience, fits = PATIENCE_S[asked.job.kind], f"and fits into memory {certain}"
     if request.budget_usd is not None:
         fits = f"within {show(request.budget_usd, 'USD')} {fits}"
@@ -133,16 +130,6 @@ def arithmetic(option: TrainOption) -> str:
     )
 
 
-def by_time(asked: TrainContext) -> bool:
-    """
-    Whether the fastest leads: only money limits a training run.
-
-    A fine-tune is done within its usual patience by machines that anybody rents: hundreds of accelerators for some
-    minutes are no better answer, however far the money goes.
-    """
-    return asked.request.deadline_s is None and asked.request.budget_usd is not None and asked.job.kind == "train"
-
-
 def trail(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[Decision, ...]:
     """The four questions (C2): one accelerator? how soon? how much at once? restartable?"""
     request, best = asked.request, options[0]
@@ -153,12 +140,7 @@ def trail(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[Decisi
         fits = Decision(question="Does it fit one accelerator?", answer="yes", because=because)
     else:
         fits = Decision(question="Does it fit one accelerator?", answer="no", because=_too_much_for_one(asked, best))
-    if request.deadline_s is not None:
-        when = f"within {show(request.deadline_s, 's')}"
-    elif request.budget_usd is not None:
-        when = f"as soon as {show(request.budget_usd, 'USD')} buy"
-    else:
-        when = "no deadline given"
+    when = "no deadline given" if request.deadline_s is None else f"within {show(request.deadline_s, 's')}"
     soon = Decision(
         question="When must it be done?",
         answer=when,
@@ -195,7 +177,7 @@ def assumptions(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[
     """Everything the answer takes as given that the user did not say."""
     request = asked.request
     said = [*asked.model.assumed, *asked.job.assumed]
-    if request.deadline_s is None and not by_time(asked):
+    if request.deadline_s is None:
         patience = show(PATIENCE_S[asked.job.kind], "s")
         limits = "no deadline and no budget" if request.budget_usd is None else "no deadline"
         said.append(f"{limits}: runs of at most {patience} first, the cheapest of them")
@@ -257,7 +239,7 @@ def train_break_even(
     evaluated : iterable of TrainOption
         Everything that was arranged, in time and within the money or not.
     deadline_s : float
-        By which the run shall end: the request's, else what is called patience; infinite when only money limits. [s]
+        By which the run shall end: the request's, else what is called patience. [s]
     budget_usd : float, optional
     stated : bool
         Whether the deadline is the request's own.
@@ -265,10 +247,8 @@ def train_break_even(
         The least chance of fitting and of keeping both. [-]
     """
     cheapest = sorted((o for o in evaluated if math.isfinite(o.cost.value)), key=lambda o: o.cost.value)[:MAX_OPTIONS]
-    contenders_at = _value_function(cheapest, fastest=math.isinf(deadline_s), stated=stated, confidence=confidence)
-    found: list[BreakEven] = []
-    if math.isfinite(deadline_s):
-        found += break_even_prices(options)
+    contenders_at = _value_function(cheapest, stated=stated, confidence=confidence)
+    found = [*break_even_prices(options)]
     if stated:
         least = min(option.run.wall_s.value for option in cheapest)
         until = Axis(name="deadline", now=deadline_s, unit="s", least=least)
@@ -286,17 +266,14 @@ def train_break_even(
 
 
 def _value_function(
-    cheapest: Sequence[TrainOption], *, fastest: bool, stated: bool, confidence: float
+    cheapest: Sequence[TrainOption], *, stated: bool, confidence: float
 ) -> Callable[[float, float | None, float], list[Contender]]:
     """
-    A function of deadline [s], budget [USD or None] and multiple of the work; it gives what keeps both, each with its
-    worth (see `at`).
+    A function of deadline [s], budget [USD or None] and multiple of the work; it gives what keeps both, with its cost.
     """
 
     def at(deadline_s: float, budget_usd: float | None, work: float) -> list[Contender]:
-        """
-        What keeps this deadline and budget at so many times the work, with its worth: time if `fastest`, else cost.
-        """
+        """What keeps this deadline and budget at so many times the work."""
         found = []
         for option in cheapest:
             wall, usd = _times(option.run.wall_s, work), _times(option.cost, work)
@@ -307,7 +284,7 @@ def _value_function(
             found.append(
                 Contender(
                     name=accelerators_text(option),
-                    cost=wall if fastest else usd,
+                    cost=usd,
                     told=_describe(option, wall, usd),
                     sure=holds(option, chance, confidence=confidence),
                     chance=None if chance >= confidence - ROUNDING else chance,

@@ -214,8 +214,8 @@ def attempts_at(asked: TrainContext, site: Site) -> Iterator[Attempt | Infeasibl
 def _counts(asked: TrainContext, *, least: float, first: float, stock: int | None) -> tuple[int, ...]:
     """
     Counts to try, powers of two unless one is stated: from what the time needs at perfect scaling (one below without a
-    deadline) and half of what states need, to a few doublings beyond. Of accelerators in stock, or where only money
-    limits, up to all that are allowed.
+    deadline) and half of what states need, to a few doublings beyond. Of accelerators in stock, up to all that are
+    allowed.
     """
     request = asked.request
     if request.count is not None:
@@ -224,7 +224,7 @@ def _counts(asked: TrainContext, *, least: float, first: float, stock: int | Non
     needed, held = doublings_to(first), doublings_to(least)
     slower = 1 if request.deadline_s is None else 0
     low = max(0, needed - slower, held - 1)
-    high = max(needed, held) + DOUBLINGS if stock is None and _goal_s(asked) < inf else int(log2(most))
+    high = max(needed, held) + DOUBLINGS if stock is None else int(log2(most))
     return tuple(2**power for power in range(low, high + 1) if 2**power <= most) or (2 ** int(log2(most)),)
 
 
@@ -242,11 +242,7 @@ def _traits(request: Train | FineTune, option: TrainOption) -> Traits:
 
 
 def _goal_s(asked: TrainContext) -> float:
-    """
-    The time a good run takes at most: the deadline, else what is called patience; infinite when only money limits.
-    """
-    if narrative.by_time(asked):
-        return inf
+    """The time a good run takes at most: the deadline, else what is called patience."""
     return asked.request.deadline_s or PATIENCE_S[asked.job.kind]
 
 
@@ -258,7 +254,6 @@ def _search(
         asked.request,
         tries,
         arrange=partial(evaluate, asked),
-        hasty=narrative.by_time(asked),
         worth=worth,
         goal_s=_goal_s(asked),
     )
@@ -266,12 +261,9 @@ def _search(
 
 def _best_first(asked: TrainContext, options: list[TrainOption]) -> list[TrainOption]:
     """Options in their order: the request's rule, and what people's work costs beside the bill."""
-    request = asked.request
-    hasty = narrative.by_time(asked)
     return best_first(
         options,
-        confidence=request.confidence,
-        hasty=hasty,
+        confidence=asked.request.confidence,
         most=KEPT,
         goal_s=_goal_s(asked),
         work_usd=partial(_work_usd, asked),
@@ -300,10 +292,8 @@ def _without_budget(asked: TrainContext, tries: list[Attempt]) -> InfeasibleRun 
 def _larger(asked: TrainContext, tries: list[Attempt], *, ranked: tuple[TrainOption, ...]) -> list[TrainOption]:
     """
     The best accelerators at up to four times the counts shown: more expensive now, and what a shorter deadline would
-    ask for. Empty where only money limits.
+    ask for.
     """
-    if _goal_s(asked) == inf:
-        return []
     looked_at: dict[str, int] = {}
     for option in ranked:
         name = option.configuration.accelerator
@@ -331,14 +321,13 @@ def _finish(asked: TrainContext, option: TrainOption) -> TrainOption:
 
 def _with_verdicts(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[TrainOption, ...]:
     """Ranked options with the reason for their place."""
-    hasty = narrative.by_time(asked)
     return with_verdicts(
         options,
         lead=partial(narrative.lead_reason, asked, least="cheapest" if _leads_by_cost(options) else "least work"),
         arithmetic=narrative.arithmetic,
         risk=lambda option: narrative.risk(option, first=options[0]),
-        ratios=lambda option, known: narrative.ratios(option, known, asked=asked, first=options[0]),
-        ranked_by=lambda option: option.run.wall_s if hasty else option.cost,
+        ratios=lambda option, known: narrative.ratios(option, known, first=options[0]),
+        ranked_by=lambda option: option.cost,
     )
 
 
