@@ -112,9 +112,21 @@ def case(folder: Path, name: str) -> list[str]:
     return ["explain", str(folder / "cases.jsonl")]
 
 
+def name_of_a_log(folder: Path, name: str) -> list[str]:
+    (folder / name).parent.mkdir()
+    (folder / name).write_text("timestamp,prompt_tokens,output_tokens\n1,100,10\n2,100,10\n", encoding="utf-8")
+    return ["trace", str(folder / name)]
+
+
+def name_of_a_page(folder: Path, name: str) -> list[str]:
+    (folder / name).parent.mkdir()
+    (folder / name).write_bytes((DATA / "measure" / "vllm_0.32.0_cpu_metrics.prom").read_bytes())
+    return ["diagnose", str(folder / name)]
+
+
 DOORS = (
     config, model_type, gguf, plan_file, provider_in_plan, additions, request_file, option, metrics, report, deployment,
-    case,
+    case, name_of_a_log, name_of_a_page,
 )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from typing import IO, Final
 from tonnage.catalog.rows import DATA, read_rows
 from tonnage.catalog.trace_columns import Columns, add_requests, refuse_days
 from tonnage.errors import BadFact, UnknownName, echo
+from tonnage.foreign import plain_text
 from tonnage.record import Record
 from tonnage.units import show
 
@@ -118,7 +119,7 @@ def read_trace(path: str | Path, *, limit: int | None = None, watch: Callable[[i
         Missing, empty, a column missing, a value that is no number, negative, or earlier than the one before; times
         that count milliseconds of the clock, or of two kinds; block ids that no size of a block makes of the prompts.
     """
-    name = Path(path)
+    name = Path(plain_text(str(path), where="trace"))
     log, whole = Columns(name), True
     try:
         for first, piece in _pieces(name, watch):

@@ -24,7 +24,7 @@ from tonnage.domain.train_measurement import (
     TrainRun,
 )
 from tonnage.errors import BadFact, BadRequest, echo
-from tonnage.foreign import check_values
+from tonnage.foreign import check_values, plain_text
 from tonnage.measure.client import key_of
 from tonnage.measure.diagnose import device, rules
 from tonnage.measure.diagnose.row import fact
@@ -341,6 +341,7 @@ def watch_of(fields: Mapping[str, Any]) -> Watch:
 
 def evidence_from(source: str, *, watch: Watch) -> Evidence:
     """What one source says."""
+    plain_text(source, where="source")
     if source.startswith(("http://", "https://")):
         return _from_address(source, watch)
     return _from_file(Path(source))
