@@ -56,6 +56,7 @@ def test_yaml_and_json_read_alike(tmp_path: Path) -> None:
         (b"a: " + b"[" * 100 + b"]" * 100, "nested more than"),
         (b"[" * 100_000, "nested|not valid"),
         (b'{"a":' * 200 + b"1" + b"}" * 200, "nested"),
+        (b"[" + b"1," * 3_000_000 + b"1]", "holds more than 3,000,000 values; expected far fewer"),
         (b"x" * (LARGEST_BYTES + 1), "larger than"),
         (b'{"rate": "4/s", "model": {"rate": 1, "rate": 2}}', "gives 'rate' twice"),
         (b"a: [" + b"[]," * 2_000_000 + b"]", "more than 40,000 values"),

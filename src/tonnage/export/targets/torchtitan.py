@@ -137,7 +137,7 @@ def arguments(made: Job) -> list[str]:
 
 def _flavour(made: Job) -> tuple[str, str]:
     module, flavour, built = FLAVOURS.get(made.network, ("", "", ()))
-    if not flavour or not builds_as_planned(made, built):
+    if not builds_as_planned(made, built):
         raise BadRequest(
             f"torchtitan {TARGET.version} has no flavour of {made.name} ({', '.join(FLAVOURS)}); export to megatron"
         )
