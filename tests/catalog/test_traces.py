@@ -368,12 +368,16 @@ def test_what_is_not_the_log_is_not_kept(server: str, tmp_path: Path, base: str,
     assert not list(tmp_path.iterdir()) and "\n" not in str(caught.value)
 
 
-def test_a_server_that_sends_a_byte_now_and_then_is_left(
+def test_a_server_that_sends_a_byte_now_and_then_or_no_end_is_left(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(traces, "WITHIN_S", 0.3)
     with pytest.raises(BadFact, match=r"did not come within 0\.3 s"):
         fetch_trace(NAME, folder=tmp_path, base=f"{server}/slow")
+    monkeypatch.setattr(traces, "WITHIN_S", 60.0)
+    monkeypatch.setattr(traces, "MAX_BYTES", 1_000)
+    with pytest.raises(BadFact, match="sends more than 0 GiB"):
+        fetch_trace(NAME, folder=tmp_path, base=server)
     assert not list(tmp_path.iterdir())
 
 

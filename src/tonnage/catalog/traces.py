@@ -319,7 +319,7 @@ def _download(url: str, file: IO[bytes], watch: Callable[[int, int | None], None
                 raise BadFact(f"{url} sends more than {MAX_BYTES >> 30} GiB, which no log of the list has")
             file.write(piece)
             watch(received, total)
-    if total is not None and received < total:
+    if received < (total or 0):
         raise BadFact(f"{url} broke off after {received:,} of {total:,} bytes; try again")
 
 
