@@ -115,6 +115,7 @@ def test_a_folder_is_read_whole(tmp_path: Path) -> None:
         ("[[accelerator]]", "[[accelerators]]", r"unknown section 'accelerators'; did you mean '\[\[accelerator\]\]'"),
         ("[[accelerator]]", "[accelerator]", "'accelerator' must be a list of tables"),
         ("[[accelerator]]", "accelerator = [1]\n[[model]]", "'accelerator' must be a list of tables"),
+        ("[[accelerator]]", "accelerator = 3\n[[model]]", "'accelerator' must be a list of tables"),
         ("[[accelerator]]", "[[accelerator]", "is not TOML"),
         ('id = "my-card"', 'id = "my-card"\nsegment = "toy"', "no segment 'toy'"),
         ('id = "my-card"', 'id = "my-card"\nlink_bw = "300 GB/s"', "add link_domain"),

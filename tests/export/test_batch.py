@@ -128,6 +128,13 @@ def test_what_the_loop_cannot_run_is_refused_and_serving_targets_name_those_that
     made["options"][0]["configuration"]["layout"] = {"dp": 2}
     with pytest.raises(Refused, match="data-parallel"):
         exported(made, "vllm-batch")
+    made["options"][0]["configuration"]["layout"] = {"tp": 16}
+    with pytest.raises(Refused, match="runs a replica on one node"):
+        exported(made, "ray-data")
+    made["options"][0]["configuration"]["layout"] = {}
+    made["options"][0]["configuration"]["engine"]["name"] = "sglang"
+    with pytest.raises(Refused, match="runs vLLM's offline class, and the plan is for sglang"):
+        exported(made, "ray-data")
     with pytest.raises(Refused, match="batch: ray-data, skypilot, vllm-batch"):
         exported(planned(), "kubernetes")
 

@@ -1,6 +1,7 @@
 """Reports of other tools come out in our definitions."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tests.asked import Fields, Refused, told
 from tonnage.errors import BadRequest
 
 DATA = Path(__file__).parents[1] / "data" / "measure"
+SUMMARY = (DATA / "mlperf_log_summary.txt").read_text(encoding="utf-8")
 
 
 def read_report(path: Path) -> Fields:
@@ -118,6 +120,10 @@ def test_vllm_bench_keeps_what_it_has_and_leaves_out_the_rest() -> None:
         ('{"metadata": {"guidellm_version": "9"}, "benchmarks": [{}]}', "cannot be read"),
         ('{"schema": "tonnage.measurement/1"}', "cannot be read"),
         ('{"schema": "tonnage.measurement-log/1"}', "cannot be read"),
+        ('{"schema": "tonnage.measurement-log/1", "type": "stage", "stage": 0}\n', "the first line is no header"),
+        ('{"aiperf_version": [' + "{}," * 1_300_000 + "{}]}", "too many values to be read at once"),
+        (SUMMARY.replace("llama2-70b", "llama2\u202e70b"), r"holds the character U\+202E"),
+        (re.sub("^Completed .*\n", "", SUMMARY, flags=re.MULTILINE), "no completed samples or tokens per second"),
     ],
 )
 def test_a_file_of_nobody_is_one_sentence(text: str, says: str, tmp_path: Path) -> None:
@@ -125,6 +131,14 @@ def test_a_file_of_nobody_is_one_sentence(text: str, says: str, tmp_path: Path) 
     path.write_text(text)
     with pytest.raises(Refused, match=says):
         read_report(path)
+
+
+@pytest.mark.parametrize(("left_out", "rate", "tokens"), [("tokens", 101.87, None), ("samples", None, 29715.28)])
+def test_mlperf_rates_stand_alone(left_out: str, rate: float | None, tokens: float | None, tmp_path: Path) -> None:
+    path = tmp_path / "summary.txt"
+    path.write_text(re.sub(f"^Completed {left_out} .*\n", "", SUMMARY, flags=re.MULTILINE))
+    (point,) = read_report(path).points
+    assert (point.requests_per_s, point.output_tokens_per_s) == (rate, tokens)
 
 
 def test_our_own_json_comes_back_the_same(tmp_path: Path) -> None:
