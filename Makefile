@@ -15,7 +15,7 @@ PARALLEL := --numprocesses $(WORKERS) --maxprocesses 8 --dist loadscope --no-loa
 # Tests start Tonnage some hundred times; without byte code each start compiles it anew, and pytest rewrites every test.
 export PYTHONDONTWRITEBYTECODE :=
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint format types coverage mutate compat wheel recipes size first-run stable data release integrity golden browser gpu bench laws contract fuzz attack export-matrix corpus audit export-validators handoff engines accuracy peers docs clean
+.PHONY: help venv demo test lint format types coverage mutate compat wheel recipes size first-run stable data release integrity golden browser gpu bench laws contract fuzz attack export-matrix startable corpus audit export-validators handoff engines accuracy peers docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z -]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -58,13 +58,15 @@ contract: $(DEV)  ## the HTTP API against its own document, every route and ever
 fuzz attack: $(DEV)  ## a million bad inputs for every reader of files; every promise of SECURITY.md tried from outside
 	$(RUN) tools.$@ $(ARGS)
 export-matrix: $(DEV)  ## every export target against every plan, hostile name and architecture of the catalogue, counted
-	TONNAGE_SWEEPS=full $(RUN) pytest $(PARALLEL) tests/export tests/adopt $(ARGS)
+	TONNAGE_SWEEPS=full $(RUN) pytest $(PARALLEL) tests/export tests/adopt tests/web/test_started.py $(ARGS)
 	TONNAGE_SWEEPS=full $(RUN) pytest -q -s tests/export/test_architectures.py -k 'read_back or others'
 corpus: $(DEV)  ## questions of every kind asked again, what differs from the kept answers by cause; ARGS=--write keeps new ones
 	$(RUN) tools.corpus $(ARGS)
 audit: $(DEV)  ## known vulnerabilities of what is installed; asks a server, or reads ADVISORIES=FOLDER
 	@mkdir -p build && $(RUN) pip list --format=freeze --exclude-editable --disable-pip-version-check > build/pins.txt
 	$(BIN)/python .ci/audit.py build/pins.txt $(if $(ADVISORIES),--advisories $(ADVISORIES),$$(dirname $$($(PYTHON) tools/environments.py audit))/pip-audit)
+startable: $(DEV)  ## do answers start: first options of thirty models under three loads, every example's first ten, counted
+	$(RUN) tools.startable $(ARGS)
 export-validators handoff: $(DEV)  ## exported files read or started by their targets' own programs, a table of results; ARGS='trl axolotl' for these, --again for all
 	$(BIN)/python tools/export-validators/check.py $(ARGS)
 engines: $(DEV)  ## other engines through our own client: Transformers (1.2 GB), VLLM=1 adds vLLM (3 GB)

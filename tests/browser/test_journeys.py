@@ -1,5 +1,7 @@
 """A stranger's journeys: each form by mouse, by keyboard alone, on a phone, in the dark, without scripts."""
 
+import zipfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -306,3 +308,17 @@ def test_what_ifs_comparisons_and_files_are_accessible(visit: Any) -> None:
     ):
         page.goto(base + path)
         check_accessible(page)
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_three_clicks_from_the_front_page_to_an_archive_of_all_files(visit: Any, width: int, tmp_path: Path) -> None:
+    page = visit("/", width=width)
+    send(page)
+    page.click(".actions a:text-is('Start it')")
+    with page.expect_download() as begun:
+        page.click("main a:text-is('Download all as one archive')")
+    begun.value.save_as(tmp_path / "start.zip")
+    with zipfile.ZipFile(tmp_path / "start.zip") as found:
+        names = found.namelist()
+        assert found.testzip() is None and "README.txt" in names
+    assert {"vllm/serve.sh", "kubernetes/serve.yaml", "skypilot/service.yaml"} <= set(names)

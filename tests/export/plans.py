@@ -141,6 +141,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "prometheus-llamacpp": ("prometheus", {**WATCHED, "name": "llamacpp"}),
     "grafana": ("grafana", WATCHED),
     "grafana-llamacpp": ("grafana", {**WATCHED, "name": "llamacpp"}),
+    "vllm-pools": ("vllm", {"pools": {"prefill_workers": 4, "decode_workers": 2, "units": 2}}),
+    "kubernetes-pools": ("kubernetes", {"pools": {"prefill_workers": 4, "decode_workers": 2, "units": 2}}),
     "llm-d": ("llm-d", {"pools": {"prefill_workers": 2, "decode_workers": 6}}),
 }  # fmt: skip
 """Golden file -> target and what differs from the plain plan."""

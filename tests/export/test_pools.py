@@ -1,7 +1,10 @@
 """Orchestrators that know prefill and decode workers: fields of their dated schemas, the plan's counts and settings."""
 
+import itertools
 import json
+import os
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +85,55 @@ def test_what_kserve_writes_itself_is_not_said_twice() -> None:
 
 
 def test_only_targets_that_know_pools_take_them() -> None:
-    with pytest.raises(Refused, match="dynamo, kserve, llm-d"):
-        exported(plan(**APART), "kubernetes")
+    with pytest.raises(Refused, match=r"dynamo, kserve, .*kubernetes, llm-d, "):
+        exported(plan(**APART), "compose")
+    for target in UNITS:
+        if target != "vllm":
+            with pytest.raises(Refused, match="of vllm that fit a node each; export to dynamo"):
+                exported(plan(**APART, name="sglang", block_tokens=1), target)
+        with pytest.raises(Refused, match="of vllm that fit a node each; export to dynamo"):
+            exported(plan(**APART, **TWO_NODES), target)
+
+
+UNITS = ("vllm", "kubernetes", "skypilot", "slurm")
+STUB = """#!/usr/bin/env bash
+echo "${0##*/} $*" >> "$TOLD"
+[ "${0##*/}" = vllm-router ] && sleep 3
+[ "${0##*/}" = hostname ] && echo "10.0.0.9 10.1.0.9"
+exit 0
+"""
+
+
+def test_scripts_of_a_unit_start_the_router_before_the_workers_that_the_plan_has(tmp_path: Path) -> None:
+    script = exported(plan(pools={"prefill_workers": 4, "decode_workers": 2, "units": 2}), "vllm")["serve.sh"]
+    (tmp_path / "serve.sh").write_text(script)
+    for name in ("python3", "vllm", "vllm-router", "hostname"):
+        (tmp_path / name).write_text(STUB)
+        (tmp_path / name).chmod(0o755)
+    told = {}
+    for rank in range(3):
+        kept = tmp_path / f"rank-{rank}"
+        known = {"NODE_ADDRESSES": "a b c", "NODE_RANK": str(rank), "TOLD": str(kept)}
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        subprocess.run(["bash", tmp_path / "serve.sh"], env={**known, "PATH": path}, check=False, timeout=60)
+        told[rank] = {line.split()[0]: line for line in kept.read_text().splitlines()}
+    router = shlex.split(told[0].pop("vllm-router"))
+    behind = [(role, at) for role, at in itertools.pairwise(router) if role in ("--decode", "--prefill")]
+    assert behind == [("--decode", "http://a:8001"), ("--prefill", "http://b:8001"), ("--prefill", "http://c:8001")]
+    assert router[router.index("--port") + 1] == "8000" and "vllm-router==" in told[0].pop("python3")
+    assert told[0] == told[1] == told[2] and "--port 8001 --kv-transfer-config" in told[0]["vllm"]
+
+
+def test_units_are_groups_of_nodes_of_an_orchestrator() -> None:
+    pools = {"prefill_workers": 4, "decode_workers": 2, "units": 2}
+    work, service, *_ = yaml.safe_load_all(exported(plan(pools=pools), "kubernetes")["serve.yaml"])
+    assert work["kind"] == "LeaderWorkerSet" and work["spec"]["replicas"] == 2
+    assert work["spec"]["leaderWorkerTemplate"]["size"] == 3
+    assert service["spec"]["selector"]["leaderworkerset.sigs.k8s.io/worker-index"] == "0"
+    task = yaml.safe_load(exported(plan(pools=pools), "skypilot")["service.yaml"])
+    assert (task["num_nodes"], task["service"]["replicas"]) == (3, 2)
+    batch = exported(plan(pools=pools), "slurm")["serve.sbatch"]
+    assert "#SBATCH --array=0-1\n" in batch and "#SBATCH --nodes=3\n" in batch and "export NODE_ADDRESSES" in batch
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -154,3 +154,17 @@ def test_batches_fleets_and_owned_machines_start_too(tmp_path: Path) -> None:
     assert {found.configuration.precision.weights for found in fleet.replicas} <= {"bf16", "fp8"}
     owned = tonnage.plan_own("8 x B200", model=LLAMA_70B)
     assert {row.weights for group in owned.groups for row in group.rows} <= {"bf16", "fp8"}
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_plan_screen_flags_and_image_are_of_one_release(engine: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "plan.json")
+    asked = ("--rate", "2/s", "--traffic", "chat", "-a", "H200", "--quick", "--engine", engine, "-o", path)
+    shown = run("plan", "serve", LLAMA_70B, *asked).stdout
+    release = json.loads(Path(path).read_text(encoding="utf-8"))["model"]["engines"][engine]
+    assert f" {release.removesuffix('.0')}" in shown
+    assert f" {release}. Written by Tonnage" in run("export", path, "--to", engine).stdout
+    (image,) = {
+        line.strip() for line in run("export", path, "--to", "kubernetes").stdout.splitlines() if "image:" in line
+    }
+    assert image.rpartition(":")[2].removeprefix("v").startswith(release)

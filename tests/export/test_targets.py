@@ -117,6 +117,13 @@ def test_names_are_of_accelerators_that_are_known() -> None:
         assert tonnage.accelerator(row["accelerator"]).vendor.lower() == row["vendor"]
 
 
+def test_parts_of_no_cloud_are_asked_for_by_the_label_of_a_cluster() -> None:
+    text = written("skypilot", provider="vultr", accelerator="mi355x")
+    task = yaml.safe_load(text)["resources"]
+    assert task["accelerators"] == {"MI355X": 2} and task["infra"] == "kubernetes"
+    assert "skypilot.co/accelerator=mi355x" in text
+
+
 def test_spot_arrives() -> None:
     aws = {"provider": "aws", "instance_type": "p5.48xlarge", "term": "spot"}
     assert "eks.amazonaws.com/capacityType: SPOT" in written("kubernetes", **aws)

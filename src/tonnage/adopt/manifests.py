@@ -35,6 +35,7 @@ Document = dict[str, Any]
 
 ENGINE_OF_PLATFORMS: Final = "vllm"
 """What Ray Serve's LLM API, KServe's Hugging Face runtime and the production stack start."""
+APART: Final = "workers for prompts stand apart, and were not read: those that answer are"
 _KSERVE_OPTIONS: Final = {"--model_name": "--served-model-name", "--model_id": "--model"}
 """What KServe's Hugging Face runtime itself takes, in vLLM's words; all else it hands on to vLLM."""
 _GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu")
@@ -86,6 +87,10 @@ def _workload(document: Document) -> Running | None:
     kind = str(document.get("kind", ""))
     if kind == "InferenceService":
         return _kserve(document)
+    if kind == "LLMInferenceService":
+        return _llm_inference(document)
+    if kind == "DynamoGraphDeployment":
+        return _dynamo(document)
     if kind == "RayService":
         inner = path_in(document, "spec", "serveConfigV2")
         served = documents_of(inner, where="serveConfigV2") if isinstance(inner, str) else []
@@ -100,7 +105,10 @@ def _workload(document: Document) -> Running | None:
         template, nodes = (document if kind == "Pod" else group_in(document, "spec", "template")), 1
     stated = [count_in(document, "spec", name) for name in ("replicas", "parallelism")] if kind != "Pod" else []
     replicas = next((count for count in stated if count is not None), 1) or 1
-    return _pod(group_in(template, "spec"), format=f"Kubernetes {kind}", replicas=replicas, nodes=nodes)
+    found = _pod(group_in(template, "spec"), format=f"Kubernetes {kind}", replicas=replicas, nodes=nodes)
+    if found is None or group or found.machine.nodes == 1:
+        return found
+    return replace(found, replicas=max(1, found.replicas // found.machine.nodes))  # each pod is a node of a server
 
 
 def _pod(pod: Document, *, format: str, replicas: int, nodes: int) -> Running | None:
@@ -170,6 +178,53 @@ def _labels(pod: Document) -> dict[str, str]:
     return found
 
 
+def _llm_inference(document: Document) -> Running | None:
+    """KServe's LLMInferenceService: fields for model and degrees, vLLM's other options in one variable."""
+    spec = group_in(document, "spec")
+    degrees, template = group_in(spec, "parallelism"), group_in(spec, "template")
+    container = path_in(template, "containers", 0) or {}
+    environment = {str(one.get("name")): str(one.get("value") or "") for one in list_in(container, "env")}
+    uri = str(path_in(spec, "model", "uri") or "")
+    model = uri if uri.startswith("hf://") else path_in(spec, "model", "name") or uri
+    named = {f"{name}-parallel-size": degrees.get(name) for name in ("tensor", "pipeline", "data")}
+    arguments = [f"--model={model}", *as_arguments(named)]
+    arguments += ["--enable-expert-parallel"] if degrees.get("expert") else []
+    arguments += [*split_words(environment.get("VLLM_ADDITIONAL_ARGS", "")), *_list(container.get("args"))]
+    local = count_in(degrees, "dataLocal")
+    nodes = (count_in(degrees, "data") or 1) // local if local else 1
+    machine = replace(machine_of_labels(_labels(template)), count=_count_devices(container), nodes=max(1, nodes))
+    found = _vllm(arguments, format="KServe LLMInferenceService", machine=machine,
+                  replicas=count_in(spec, "replicas") or 1)  # fmt: skip
+    return replace(found, notes=(*found.notes, *([APART] if spec.get("prefill") else [])))
+
+
+def _dynamo(document: Document) -> Running | None:
+    """NVIDIA Dynamo's graph, as services by name or as components: the first worker that answers."""
+    services = group_in(document, "spec", "services")
+    parts = [*services.values(), *list_in(document, "spec", "components")]
+    found: list[Running] = []
+    prompts = False
+    for part in (part for part in parts if isinstance(part, dict)):
+        if path_in(part, "subComponentType") == "prefill" or part.get("type") == "prefill":
+            prompts = True
+            continue
+        pod = {**group_in(part, "extraPodSpec"), **group_in(part, "podTemplate", "spec")}
+        container = group_in(part, "extraPodSpec", "mainContainer")
+        if container:
+            limits = {"limits": {_GPUS[0]: count_in(part, "resources", "limits", "gpu")}}
+            pod["containers"] = [{**container, "resources": limits}]
+        read = _pod(
+            pod,
+            format="Dynamo graph",
+            replicas=count_in(part, "replicas") or 1,
+            nodes=count_in(part, "multinode", "nodeCount") or 1,
+        )
+        found += [read] if read is not None else []
+    if not found:
+        return None
+    return replace(found[0], notes=(*found[0].notes, *others_left_out(len(found) - 1), *([APART] if prompts else [])))
+
+
 def _kserve(document: Document) -> Running | None:
     """An InferenceService: its container, or its model with KServe's own names of options."""
     predictor = group_in(document, "spec", "predictor")
@@ -216,9 +271,10 @@ def _ray_serve(document: Document) -> Running | None:
 
 def _production_stack(document: Document) -> Running | None:
     """Values of vLLM's production-stack chart."""
-    spec = path_in(document, "servingEngineSpec", "modelSpec", 0)
-    if not isinstance(spec, dict):
+    specs = [one for one in list_in(document, "servingEngineSpec", "modelSpec") if isinstance(one, dict)]
+    if not specs:
         return None
+    spec = next((one for one in specs if path_in(one, "lmcacheConfig", "kvRole") != "kv_producer"), specs[0])
     config = {**group_in(spec, "vllmConfig")}
     extra = _list(config.pop("extraArgs", None))
     named = {re.sub(r"(?<!^)(?=[A-Z])", "-", str(name)).lower(): value for name, value in config.items()}
@@ -226,7 +282,13 @@ def _production_stack(document: Document) -> Running | None:
     release = release_of(f"{spec.get('repository', '')}:{spec.get('tag', '')}")
     machine = replace(machine_of_labels(_labels(spec)), count=count_in(spec, "requestGPU"))
     replicas = count_in(spec, "replicaCount") or 1
-    return _vllm(arguments, format="production-stack values", machine=machine, replicas=replicas, version=release)
+    found = _vllm(arguments, format="production-stack values", machine=machine, replicas=replicas, version=release)
+    apart = any(path_in(one, "lmcacheConfig", "kvRole") for one in specs)
+    notes = [APART] if apart else others_left_out(len(specs) - 1)
+    lost = _list(spec.get("extraArgs"))  # the chart takes them under vllmConfig alone
+    if lost:
+        notes = [*notes, "extraArgs outside vllmConfig: the chart hands them to no server"]
+    return replace(found, unknown=(*found.unknown, *lost), notes=(*found.notes, *notes))
 
 
 def _compose(document: Document) -> Running | None:

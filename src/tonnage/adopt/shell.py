@@ -40,6 +40,10 @@ _WRITTEN: Final = re.compile(r"(?<!<)>{1,2}\s*[\"']?([^\s\"'<>|;&]+)")
 _ARRAY_BEGINS: Final = re.compile(r"\s*(?:export\s+|declare\s+-\w+\s+)?[A-Za-z_]\w*\+?=\(")
 _QUOTING: Final = re.compile(r"\\.|['\"]|(?<!\S)#")
 """What opens and closes quotes: an escaped character is none of them, a # begins a comment where a word would."""
+_JOINED: Final = re.compile(r"(?<=\s)\d*>&\d+")
+"""One output sent after another: 2>&1."""
+_SENT: Final = re.compile(r"(?:\d*|&)>{1,2}(.*)")
+"""An output sent to a file, whose name may be the next word."""
 _ENDS: Final = frozenset({";", "&", "&&", "||", "|", ";;", "(", ")"})
 _LEADING: Final = frozenset(
     {"then", "else", "do", "fi", "done", "if", "while", "for", "!", "{", "}", "exec", "nohup", "time"}
@@ -84,7 +88,7 @@ def read_script(text: str, *, variables: Mapping[str, str] | None = None, depth:
             continue
         if _read_assignment(line, known, arrays):
             continue
-        counted = _SUM.sub(lambda found: _sum(found, known), line)
+        counted = _JOINED.sub("", _SUM.sub(lambda found: _sum(found, known), line))
         for words in _split(counted):
             filled = _expand_words(words, known, arrays)
             total += len(filled)
@@ -98,7 +102,7 @@ def read_script(text: str, *, variables: Mapping[str, str] | None = None, depth:
             elif filled[:1] == ["printf"] and ">" in filled[:-1]:
                 files[filled[-1]] = filled[filled.index(">") - 1]
             elif filled:
-                commands.append(tuple(filled))
+                commands.append(tuple(_without_outputs(filled)))
     return Script(commands=tuple(commands), directives=tuple(directives), files=files)
 
 
@@ -205,7 +209,8 @@ def _read_assignment(line: str, known: dict[str, str], arrays: dict[str, list[st
     found = _ASSIGNED.fullmatch(line.strip())
     if found is None:
         return False
-    name, more, value = found[1], bool(found[2]), found[3].strip()
+    name, more = found[1], bool(found[2])
+    value = _SUM.sub(lambda found: _sum(found, known), found[3].strip())
     if value.startswith("("):
         words = split_words(re.sub(r"(?m)(^|\s)#.*$", " ", value.strip()[1:].rstrip(") \t\n")))
         arrays[name] = [*(arrays.get(name, []) if more else []), *_expand_words(words, known, arrays)]
@@ -257,6 +262,18 @@ def _expand_words(words: list[str], known: Mapping[str, str], arrays: Mapping[st
         bare = _VARIABLE.fullmatch(word) is not None
         filled += split_words(text) if bare and text != word and not text.lstrip().startswith("{") else [text]
     return filled
+
+
+def _without_outputs(words: list[str]) -> list[str]:
+    """The words that a program gets: where its outputs go is the shell's."""
+    left: list[str] = []
+    named = False
+    for word in words:
+        sent = _SENT.fullmatch(word)
+        if not named and sent is None:
+            left.append(word)
+        named = sent is not None and not sent[1]
+    return left
 
 
 def _inner_script(words: list[str]) -> str | None:

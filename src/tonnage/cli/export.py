@@ -18,7 +18,7 @@ __all__ = ["export"]
 def _targets() -> list[str]:
     from tonnage import export
 
-    return ["list", *export.known_targets()]
+    return ["list", export.EVERY, *export.known_targets()]
 
 
 @click.command()
@@ -29,14 +29,16 @@ def _targets() -> list[str]:
     required=True,
     metavar="TARGET",
     shell_complete=complete_from(_targets),
-    help="vllm, kubernetes, skypilot, …; `--to list` names all",
+    help="vllm, kubernetes, skypilot, …; `list` names all, `all` writes for each that can start the option",
 )
 @click.option("--option", "--rank", "rank", type=click.IntRange(1), default=1, help="which option to start")
 @click.option(
     "--checkpoint", metavar="ID", help="load this Hub checkpoint: the same model in the planned weight format"
 )
 @click.option("--pools", is_flag=True, help="start the plan's separate prefill and decode workers")
-@click.option("--output", "-o", "folder", type=click.Path(file_okay=False), help="write the files into this folder")
+@click.option(
+    "--output", "-o", "place", type=click.Path(), help="write the files into this folder, or this archive (start.zip)"
+)
 @click.option("--force", is_flag=True, help="overwrite files that are there")
 @click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
 def export(
@@ -45,7 +47,7 @@ def export(
     rank: int,
     checkpoint: str | None,
     pools: bool,
-    folder: str | None,
+    place: str | None,
     force: bool,
     folders: tuple[str, ...],
 ) -> None:
@@ -55,7 +57,7 @@ def export(
     if target == "list":
         _list(export.known_targets())
         return
-    export.target_module(target)  # an unknown target is told before the plan is read
+    export.check_target(target)  # an unknown target is told before the plan is read
     from tonnage.catalog import gather
     from tonnage.questions.ask import read_plan
     from tonnage.questions.launchable import launchable_option
@@ -64,12 +66,16 @@ def export(
     plan, option = launchable_option(
         read_plan(path), rank=rank, pools=pools, checkpoint=checkpoint, additions=additions
     )
-    files = export.export(plan, option, to=target)
-    if folder is None:
-        _show(files)
+    made = export.written(plan, option, to=target)
+    if place is None:
+        _show(made.files)
+        return
+    into = Path(place)
+    if into.suffix == ".zip":
+        _write({into.name: export.archive(made.files)}, into.parent, force=force)
     else:
-        _write(files, Path(folder), force=force)
-        click.echo(f"Start it with: {export.known_targets()[target].start_of(files)}", err=True)
+        _write({name: text.encode() for name, text in made.files.items()}, into, force=force)
+    click.echo(f"Start it with: {made.start}", err=True)
 
 
 def _list(targets: dict[str, Target]) -> None:
@@ -104,13 +110,15 @@ def _show(files: dict[str, str]) -> None:
         click.echo(text, nl=False)
 
 
-def _write(files: dict[str, str], folder: Path, *, force: bool) -> None:
+def _write(files: dict[str, bytes], folder: Path, *, force: bool) -> None:
+    """Each file below the folder, none in the place of another unless `force`."""
     from tonnage.errors import BadRequest
 
     there = [name for name in files if (folder / name).exists()]
     if there and not force:
         raise BadRequest(f"'{folder / there[0]}' exists; give another folder, or --force to overwrite")
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
         click.echo(f"wrote {folder / name}", err=True)

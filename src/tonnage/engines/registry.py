@@ -142,14 +142,19 @@ def engine_title(name: str) -> str:
     return name if spec is None else spec.title
 
 
+def release_of(name: str, engine: Engine | None = None) -> str:
+    """The release of a serving engine that is planned, and that files start; empty where none is known."""
+    spec = find_engine(name)
+    stated = engine.version if engine is not None else None
+    return stated or (spec and (spec.pinned or (spec.releases[-1][1] if spec.releases else ""))) or ""
+
+
 def engine_release(name: str, engine: Engine | None = None) -> str:
     """A serving engine as its project writes it, with the release that is meant."""
     spec = find_engine(name)
     if spec is None:
         return name
-    newest = spec.pinned.removesuffix(".0") or (spec.releases[-1][1] if spec.releases else "")
-    version = engine.version if engine is not None and engine.version else newest
-    return f"{spec.title} {version}".strip()
+    return f"{spec.title} {release_of(name, engine).removesuffix('.0')}".strip()
 
 
 def unlisted_engine() -> EngineSpec:

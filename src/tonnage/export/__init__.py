@@ -10,8 +10,10 @@ found by listing the folder.
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -19,14 +21,28 @@ from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest, NoCheckpoint
-from tonnage.export.deployment import Deployment, Option, Plan, check_deployment, deployment, script
+from tonnage.export.deployment import Deployment, Option, Plan, check_deployment, check_units, deployment, script
 from tonnage.export.job import Job, RlJob, check_job, job, rl_job
 from tonnage.export.target import Target, files_of, known_targets, target_module
 from tonnage.export.text import Files
 from tonnage.export.training_files import TrainingFiles, check_batch, training_files
 from tonnage.questions.rl.question import RlOption, RlPlan
 
-__all__ = ["Offered", "export", "known_targets", "offered", "target_module"]
+__all__ = [
+    "EVERY",
+    "Offered",
+    "Written",
+    "archive",
+    "check_target",
+    "export",
+    "known_targets",
+    "offered",
+    "target_module",
+    "written",
+]
+
+EVERY: Final = "all"
+"""In place of a target's name: every one that can start the option, each in a folder of its own."""
 
 
 class Offered(NamedTuple):
@@ -38,6 +54,63 @@ class Offered(NamedTuple):
     """Those whose files can be written once the checkpoint to load is named, and why it has to be."""
     refused: dict[str, str]
     """Other targets, and why they cannot start it."""
+
+
+class Written(NamedTuple):
+    """Files that were written, and what a reader does with them."""
+
+    files: Files
+    title: str
+    start: str
+    """The command that uses them."""
+
+
+def check_target(name: str) -> None:
+    """
+    Refuse what is no target, before a plan is read.
+
+    Raises
+    ------
+    UnknownName
+        No such target.
+    """
+    if name != EVERY:
+        target_module(name)
+
+
+def written(plan: Plan, option: Option, *, to: str) -> Written:
+    """
+    The files of one target, or of every one that can start the option (`EVERY`) with a page that says how.
+
+    Raises
+    ------
+    BadRequest
+        As `export`; of every target: none can start it.
+    """
+    if to != EVERY:
+        files, target = export(plan, option, to=to), known_targets()[to]
+        return Written(files, target.title, target.start_of(files))
+    found = offered(plan, option)
+    if not found.ready:
+        raise BadRequest(next(iter({**found.lacking, **found.refused}.values())))
+    files, known = Files(), known_targets()
+    told = [f"Files of {option.configuration.label()}, planned on {plan.provenance.made}.", "", "In its folder, start"]
+    for name in found.ready:
+        made = export(plan, option, to=name)
+        files |= {f"{name}/{file}": text for file, text in made.items()}
+        told.append(f"{name}: {known[name].start_of(made)}")
+    told += ["", "Not written:", *(f"{name}: {why}" for name, why in {**found.lacking, **found.refused}.items())]
+    told += ["", "What no file could be tried with stands in its own head, with the plan it was written from."]
+    return Written({"README.txt": "\n".join(told) + "\n", **files}, "Every target", "the command that README.txt names")
+
+
+def archive(files: Files) -> bytes:
+    """A zip archive of the files, the same for the same files."""
+    kept = io.BytesIO()
+    with zipfile.ZipFile(kept, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, text in files.items():
+            packed.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
+    return kept.getvalue()
 
 
 def export(plan: Plan, option: Option, *, to: str) -> Files:
@@ -84,6 +157,7 @@ def _reading(plan: Plan, option: Option, *, target: Target) -> Deployment | Job 
     if isinstance(plan, BatchPlan):
         check_batch(found, title=target.title)
     check_deployment(found, target)
+    check_units(found, target)
     return found
 
 

@@ -82,6 +82,8 @@ class Deployment(Record, kw_only=True):
     """Replicas that only work on prompts, of all units; 0 = every replica does both."""
     decode_workers: int = 0
     """Replicas that only answer, of all units."""
+    units: int = 1
+    """Groups of such workers behind a router each."""
     found_again: float = 0.0
     """Share of prompt tokens that the plan finds in caches, behind a router that follows prefixes. [-]"""
     port: int = PORT
@@ -110,6 +112,16 @@ class Deployment(Record, kw_only=True):
     def replicas_per_node(self) -> int:
         """Replicas that one instance holds; 1 where a replica fills or exceeds it."""
         return max(1, self.per_node // self.layout.ranks)
+
+    @property
+    def members(self) -> int:
+        """Nodes that are started together: those of a replica, or the workers of a unit."""
+        return (self.prefill_workers + self.decode_workers) // self.units or self.nodes
+
+    @property
+    def groups(self) -> int:
+        """How many times that is started."""
+        return self.units if self.prefill_workers else self.replicas
 
     @property
     def ranks_per_node(self) -> int:
@@ -266,6 +278,24 @@ def check_deployment(deployment: Deployment, target: Target) -> None:
         )
 
 
+def check_units(deployment: Deployment, target: Target) -> None:
+    """
+    Refuse workers apart that no script of their engine starts.
+
+    Raises
+    ------
+    BadRequest
+        They are of an engine whose scripts start none, or span nodes.
+    """
+    able = [name for name, engine in known_targets().items() if engine.units and hasattr(target_module(name), "serve")]
+    single = deployment.engine.name in able and deployment.nodes == 1
+    if deployment.prefill_workers and target.units and not single:
+        raise BadRequest(
+            f"{target.title} starts prefill and decode workers of {' or '.join(able)} that fit a node each; export to "
+            "dynamo, or choose an option without them (--option)"
+        )
+
+
 def server(deployment: Deployment) -> Server:
     """
     How the deployment's engine starts one replica.
@@ -335,17 +365,19 @@ def weight_notes(deployment: Deployment, title: str) -> list[str]:
 def script(deployment: Deployment, target: Target) -> str:
     """A shell script that starts one replica on this machine, or one node of it."""
     made = server(deployment)
-    lines = [*made.notes, f"This starts one replica; the plan has {deployment.replicas}."]
+    unit = "unit" if deployment.prefill_workers else "replica"
+    lines = [*made.notes, f"This starts one {unit}; the plan has {deployment.groups}."]
     lines.append("Tokens are read from the environment: export HF_TOKEN before starting a gated model.")
     text = target.script(lines, "\n", version=made.version)
-    if deployment.nodes == 1:
+    if deployment.members == 1:
         return text + "exec " + shell(made.argv) + "\n"
+    known, what, held = "LEADER_ADDRESS", "the first node", "the first one's address"
+    if deployment.prefill_workers:
+        known, what, held = "NODE_ADDRESSES", "addresses of all nodes", "the addresses of all, in that order"
     usage = comment(
         [
-            f"A replica spans {deployment.nodes} nodes: run this on each, with NODE_RANK=0 on the first and 1, 2, ...",
-            "on the others, and LEADER_ADDRESS set to the first one's address.",
+            f"A {unit} spans {deployment.members} nodes: run this on each, with NODE_RANK=0 on the first and 1, 2, ...",
+            f"on the others, and {known} set to {held}.",
         ]
     )
-    return (
-        f'{text}{usage}: "${{LEADER_ADDRESS:?the first node}}" "${{NODE_RANK:?0 on the first node}}"\n{made.by_rank}\n'
-    )
+    return f'{text}{usage}: "${{{known}:?{what}}}" "${{NODE_RANK:?0 on the first node}}"\n{made.by_rank}\n'

@@ -136,12 +136,28 @@ def read_options(argv: Sequence[str], options: Options, *, program: str) -> Read
 def _settle_options(found: Read, settle: Callable[[Fields], Fields]) -> Read:
     """Settings that mean something together take their meaning; each keeps the words it was read from."""
     words = {setting.name: setting.written for setting in found.settings}
-    meant = settle({setting.name: setting.value for setting in found.settings})
+    values = {setting.name: setting.value for setting in found.settings}
+    meant = settle(dict(values))
+    without = {
+        name: settle({other: value for other, value in values.items() if other != name})
+        for name in words
+        if name not in meant
+    }
+    idle = [name for name, rest in without.items() if rest == meant]
+    told = {name: text for name, text in words.items() if name not in idle}
     settings = tuple(
-        Setting(name=name, value=value, written=words.get(name, ", ".join(words.values())))
+        Setting(
+            name=name,
+            value=value,
+            written=", ".join(
+                [words[name], *(words[other] for other, rest in without.items() if rest.get(name) != value)]
+                if name in words
+                else told.values()
+            ),
+        )
         for name, value in meant.items()
     )
-    return msgspec.structs.replace(found, settings=settings)
+    return msgspec.structs.replace(found, settings=settings, ignored=(*found.ignored, *(words[name] for name in idle)))
 
 
 def _pairs(argv: Sequence[str], options: Options) -> list[tuple[str, str | None, str]]:
@@ -165,7 +181,7 @@ def _pairs(argv: Sequence[str], options: Options) -> list[tuple[str, str | None,
         name = options.short.get(name, name)
         if equals:
             found.append((name, tail, word))
-        elif name in options.flags or place == len(argv) or _OPTION.match(argv[place]):
+        elif name in options.flags or place == len(argv) or _OPTION.match(argv[place].partition("=")[0]):
             found.append((name, None, word))
         else:
             values = [argv[place]]

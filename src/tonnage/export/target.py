@@ -49,6 +49,8 @@ class Target(Record, kw_only=True):
     """Of a training plan it starts the files of a framework."""
     pools: bool = False
     """Its files can say that prompts and answers are worked on by workers apart."""
+    units: bool = False
+    """It starts such workers by the scripts of the engine: every unit as a group of nodes that know one another."""
     carried: int = 0
     """Among the frameworks whose files an orchestrator of training may carry, the smallest first; 0 = not one."""
     software: tuple[str, ...] = ()

@@ -106,9 +106,9 @@ def launchable_option(
                 " --mm-encoder-only and --ec-transfer-config, or SGLang's --encoder-only and --language-only, by hand;"
                 " or choose an option without them (--option)"
             )
-        counts = {"prefill_workers": served.replicas * split.prefill, "decode_workers": served.replicas * split.decode}
-        facts["pools"] = counts
-        served = replace(served, replicas=sum(counts.values()))
+        units, workers = served.replicas, served.replicas * (split.prefill + split.decode)
+        facts["pools"] = _workers(units, prefill=split.prefill, decode=split.decode)
+        served = replace(served, replicas=workers)
     return _fill_settings(plan, served, facts, model=model, additions=additions)
 
 
@@ -120,18 +120,20 @@ def _with_pools_first(plan: Plan) -> ServePlan:
         )
     found = plan.pools
     alike = next((option for option in plan.options if option.configuration == found.configuration), plan.options[0])
-    counts = {
-        "prefill_workers": found.units * found.prefill_workers,
-        "decode_workers": found.units * found.decode_workers,
-    }
     option = replace(
         alike,
         configuration=found.configuration,
-        replicas=sum(counts.values()),
+        replicas=found.units * (found.prefill_workers + found.decode_workers),
         bill=found.bill,
         accelerators=found.accelerators,
     )
-    return replace(plan, options=(option, *plan.options), model={**plan.model, "pools": counts})
+    workers = _workers(found.units, prefill=found.prefill_workers, decode=found.decode_workers)
+    return replace(plan, options=(option, *plan.options), model={**plan.model, "pools": workers})
+
+
+def _workers(units: int, *, prefill: int, decode: int) -> dict[str, int]:
+    """Workers of all units, by the names that exports take them."""
+    return {"prefill_workers": units * prefill, "decode_workers": units * decode, "units": units}
 
 
 def _fill_settings(

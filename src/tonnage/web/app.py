@@ -372,11 +372,16 @@ async def _what_ifs(request: Asked) -> Response[str]:
 
 @get("/export/{key:str}")
 async def _export(request: Asked) -> Response[Any]:
-    """The files that start a kept plan on a target; without a target, where it can be started."""
+    """The files that start a kept plan on a target, or their archive; without a target, where it can be started."""
     key = request.path_params["key"]
     found = await kept_of(request)
-    asked = {name: request.query_params.get(name, "") for name in ("to", "option", "checkpoint", "of")}
-    reply, page = await made(request, "export", kept=found, key=key, asked=asked)
+    asked = {name: request.query_params.get(name, "") for name in ("to", "option", "checkpoint", "of", "archive")}
+    reply, page, archive = await made(request, "export", kept=found, key=key, asked=asked)
+    if archive:
+        name = f"tonnage-{asked['to'] or 'start'}.zip"
+        return Response(
+            archive, media_type="application/zip", headers={"content-disposition": f'attachment; filename="{name}"'}
+        )
     return json_reply(msgspec.json.encode(reply)) if wants_json(request) else html_reply(page)
 
 

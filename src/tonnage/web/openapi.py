@@ -247,10 +247,11 @@ _PAGES: Final[dict[str, Any]] = {
     "/export/{key}": _get(
         "Files that start a plan's option, or where it can be started",
         name="export",
-        kinds=("text/html", JSON),
+        kinds=("text/html", JSON, "application/zip"),
         path={"key": _KEY},
         query={
-            "to": "target; without one, the targets that work",
+            "to": "target, or all; without one, the targets that work",
+            "archive": "true = the files as one zip archive, of all targets without `to`",
             "option": "from 1",
             "checkpoint": "to load, on the Hugging Face Hub",
             **_OF,

@@ -23,7 +23,7 @@ from tonnage.domain.plan import ServePlan
 from tonnage.domain.published import Near
 from tonnage.domain.requests.field import Field
 from tonnage.domain.train_plan import TrainPlan
-from tonnage.export import Offered
+from tonnage.export import Offered, Written
 from tonnage.questions.answers import explains, explanation_of
 from tonnage.questions.check.page import values_text
 from tonnage.questions.question import LENGTHS
@@ -242,9 +242,11 @@ def what_ifs_page(path: str, *, base: tuple[str, Any], asked: Sequence[tuple[Wha
     return _fill("what_ifs.html", title="What if", rows=rows, sentence=base[1].sentence)
 
 
-def files_page(files: Mapping[str, str], *, title: str, about: str) -> str:
-    """Written files, to read and copy."""
-    return _fill("files.html", title=title, about=about, files=files)
+def files_page(made: Written, *, key: str, asked: Mapping[str, str]) -> str:
+    """Written files, to read and copy, and as one archive."""
+    link = f"/export/{key}?{urlencode({name: text for name, text in asked.items() if text})}"
+    return _fill("files.html", title=f"{made.title}: files", about=f"Start it with: {made.start}", files=made.files,
+                 link=link)  # fmt: skip
 
 
 def targets_page(found: Offered, *, title: str, key: str, asked: Mapping[str, str]) -> str:

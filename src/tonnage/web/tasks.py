@@ -165,26 +165,28 @@ def vega(_: Settings) -> bytes:
     return bundle.encode()
 
 
-def export(settings: Settings, *, kept: Kept, key: str, asked: dict[str, str]) -> tuple[Any, str]:
-    """The files that start a kept plan on a target, and their page; where it can be started, where none is named."""
+def export(settings: Settings, *, kept: Kept, key: str, asked: dict[str, str]) -> tuple[Any, str, bytes]:
+    """
+    The files that start a kept plan on a target, their page and their archive; where it can be started, where none is
+    named.
+    """
     from tonnage import export
     from tonnage.questions.launchable import launchable_option
     from tonnage.web import pages
 
-    target, checkpoint = asked["to"], asked["checkpoint"] or None
+    archive = asked.pop("archive")
+    target, checkpoint = asked["to"] or (export.EVERY if archive else ""), asked["checkpoint"] or None
     if target:
-        export.target_module(target)
+        export.check_target(target)
     rank = _rank(asked["option"] or "1")
     plan, option = launchable_option(kept.answer, rank=rank, checkpoint=checkpoint, additions=settings.additions)
     if not target:
         found = export.offered(plan, option)
-        return found._asdict(), pages.targets_page(
-            found, title=option.configuration.label(part_name), key=key, asked=asked
-        )
-    written = dict(export.export(plan, option, to=target))
-    known = export.known_targets()[target]
-    about = f"Start it with: {known.start_of(written)}"
-    return {"files": written}, pages.files_page(written, title=f"{known.title}: files", about=about)
+        page = pages.targets_page(found, title=option.configuration.label(part_name), key=key, asked=asked)
+        return found._asdict(), page, b""
+    made = export.written(plan, option, to=target)
+    page = "" if archive else pages.files_page(made, key=key, asked=asked)
+    return {"files": made.files}, page, export.archive(made.files) if archive else b""
 
 
 def numbers(settings: Settings, *, kept: Kept, rank: str, key: str) -> tuple[bytes, str]:

@@ -296,11 +296,11 @@ def _export(arguments: dict[str, Any], additions: Additions) -> Result:
     path, target = _take_required(arguments, "plan_file"), _take_required(arguments, "target")
     rank, checkpoint = _take(arguments, "option", int, otherwise=1), _take(arguments, "checkpoint", str)
     _nothing_else(arguments, known=("plan_file", "target", "option", "checkpoint"))
-    export.target_module(target)  # an unknown target is told before the plan is read
+    export.check_target(target)  # an unknown target is told before the plan is read
     plan, option = launchable_option(read_plan(path), rank=rank, checkpoint=checkpoint, additions=additions)
-    files = dict(export.export(plan, option, to=target))
-    shown = "\n".join(f"`{name}`\n\n```\n{text}```\n" for name, text in files.items())
-    return Result(f"{shown}\nStart it with: {export.known_targets()[target].start_of(files)}", {"files": files})
+    made = export.written(plan, option, to=target)
+    shown = "\n".join(f"`{name}`\n\n```\n{text}```\n" for name, text in made.files.items())
+    return Result(f"{shown}\nStart it with: {made.start}", {"files": made.files})
 
 
 def _fields(arguments: dict[str, Any], _: Additions) -> Result:

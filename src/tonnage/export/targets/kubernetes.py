@@ -23,6 +23,8 @@ TARGET = Target(
     version="1.37",
     files=("serve.yaml", "autoscale.yaml", "scale-to-zero.yaml"),
     start="kubectl apply -f serve.yaml",
+    pools=True,
+    units=True,
 )
 """
 Source: kubernetes.io/docs/reference/kubernetes-api, leaderworkerset.x-k8s.io/v1, autoscaling/v2, keda.sh/v1alpha1.
@@ -35,6 +37,12 @@ STARTUP_PERIOD_S = 10
 """Between two looks at a server that starts. [s]"""
 ZERO = "scale-to-zero"
 """The plan's name for it."""
+ADDRESSES = (
+    'export NODE_ADDRESSES="$LWS_LEADER_ADDRESS"\n'
+    "for at in $(seq 1 $((LWS_GROUP_SIZE - 1))); do\n"
+    '  NODE_ADDRESSES+=" ${LWS_LEADER_ADDRESS%%.*}-$at.${LWS_LEADER_ADDRESS#*.}"\ndone\n'
+)
+"""The pods of a group: the leader, and workers called as it is with their number."""
 INGRESS = "nginx_ingress_controller_requests"
 """Counter of requests that ingress-nginx exports; others name theirs otherwise."""
 
@@ -75,17 +83,17 @@ def export(d: Deployment) -> Files:
     ]
     if d.stored_bytes is not None and d.replicas * d.nodes > 1:
         lines.append("Weights lie on one claim for all replicas (ReadWriteMany): your storage class must offer that.")
-    if d.nodes > 1:
+    if d.members > 1:
         lines.append("Needs the LeaderWorkerSet controller (leaderworkerset.x-k8s.io/v1).")
-    work = _leader_worker_set(d, made) if d.nodes > 1 else _deployment(d, made)
+    work = _leader_worker_set(d, made) if d.members > 1 else _deployment(d, made)
     documents = [work, _service(d), *models_claim(d), *_budget(d)]
     files = {"serve.yaml": TARGET.yaml(lines, *documents, beside=f" and {d.engine.name} {made.version}")}
     # Of requests in flight, as the engine's /metrics names it; absent where the page must be asked for.
     page = metrics_of(d.engine.name)
     gauge = page.scaled_by if page else None
-    if d.nodes == 1 and gauge and plan.day is not None and plan.day.best == ZERO:
+    if d.members == 1 and gauge and plan.day is not None and plan.day.best == ZERO:
         files["scale-to-zero.yaml"] = _to_zero(d, gauge, idle_s=plan.request.idle_timeout_s, day=plan.day)
-    elif d.nodes == 1 and gauge and d.replicas > 1:
+    elif d.members == 1 and gauge and d.replicas > 1:
         files["autoscale.yaml"] = _autoscale(d, gauge)
     return files
 
@@ -105,14 +113,16 @@ def _deployment(d: Deployment, made: Server) -> Fields:
 def _leader_worker_set(d: Deployment, made: Server) -> Fields:
     """Replicas that span several nodes: a leader that answers, and workers that serve its ranks."""
     place = 'export LEADER_ADDRESS="$LWS_LEADER_ADDRESS" NODE_RANK="$LWS_WORKER_INDEX"\n'
+    if d.prefill_workers:
+        place = ADDRESSES + place
     leader = _pod(d, made, ["bash", "-c", place + made.leader])
     template = {
-        "size": d.nodes,
+        "size": d.members,
         "restartPolicy": "RecreateGroupOnPodRestart",
         "leaderTemplate": {"metadata": {"labels": {"app": d.name}}, "spec": leader},
         "workerTemplate": {"spec": _pod(d, made, ["bash", "-c", place + made.worker], answers=False)},
     }
-    spec = {"replicas": d.replicas, "leaderWorkerTemplate": template}
+    spec = {"replicas": d.groups, "leaderWorkerTemplate": template}
     return resource("leaderworkerset.x-k8s.io/v1/LeaderWorkerSet", d.name, spec=spec)
 
 
@@ -199,7 +209,7 @@ def models_claim(d: Deployment) -> list[Fields]:
 
 def _budget(d: Deployment) -> list[Fields]:
     """Drained nodes take one replica at a time; nothing where one replica is all there is."""
-    if d.replicas < 2 or d.nodes > 1:
+    if d.replicas < 2 or d.members > 1:
         return []
     spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": d.name}}}
     return [resource("policy/v1/PodDisruptionBudget", d.name, spec=spec)]
@@ -207,7 +217,7 @@ def _budget(d: Deployment) -> list[Fields]:
 
 def _service(d: Deployment) -> Fields:
     """The Service before the replicas; of replicas over several nodes, before their leaders alone."""
-    leaders = {"leaderworkerset.sigs.k8s.io/worker-index": "0"} if d.nodes > 1 else {}
+    leaders = {"leaderworkerset.sigs.k8s.io/worker-index": "0"} if d.members > 1 else {}
     ports = [{"name": "http", "port": 80, "targetPort": d.port}]
     spec = {"selector": {"app": d.name, **leaders}, "ports": ports}
     return resource("v1/Service", d.name, spec=spec, labels={"app": d.name})

@@ -31,6 +31,8 @@ TARGET = Target(
     kinds=("serve", "batch", "train", "finetune"),
     vendors=("nvidia", "amd"),
     carries=True,
+    pools=True,
+    units=True,
 )
 """Source: docs.skypilot.co/en/stable/reference/yaml-spec.html; names from its catalogue."""
 
@@ -40,6 +42,14 @@ CLOUDS = frozenset(
 """Providers that SkyPilot calls as the catalogue does (sky.utils.registry.CLOUD_REGISTRY, 0.14.1)."""
 PLACE = 'export LEADER_ADDRESS="$(head -n1 <<< "$SKYPILOT_NODE_IPS")" NODE_RANK="$SKYPILOT_NODE_RANK"'
 """What a script needs to know of its node, in SkyPilot's variables."""
+ALL = 'export NODE_ADDRESSES="$(echo $SKYPILOT_NODE_IPS)" NODE_RANK="$SKYPILOT_NODE_RANK"'
+"""And of all nodes, one a line there."""
+OWN_CLUSTER = "kubernetes"
+"""
+Where parts are called as the reader labels their nodes (skypilot.co/accelerator), AMD's and any that no cloud lists.
+
+Source: skypilot-org/skypilot README-amd.md; skypilot-catalog catalogs/v8/common/accelerators.csv at 001ca54.
+"""
 IMAGE_GB = 256
 """Disk of a node that trains: image, packages and the base model; checkpoints lie in the bucket. [GB]"""
 SXM_AT_RUNPOD = frozenset({"A100-80GB", "H100", "H200"})
@@ -58,20 +68,23 @@ def export(d: Deployment | TrainingFiles) -> Files:
         return _managed_job(d)
     made = server(d)
     command = shell(made.argv)
-    if d.nodes > 1:
-        command = f"{PLACE}\n{made.by_rank}"
+    if d.members > 1:
+        command = f"{ALL if d.prefill_workers else PLACE}\n{made.by_rank}"
     document: Fields = {
         "name": d.name,
         "resources": _resources(d, made.image),
-        "num_nodes": d.nodes,
+        "num_nodes": d.members,
         "secrets": {"HF_TOKEN": None},
         "service": {
             "readiness_probe": {"path": made.health, "initial_delay_seconds": d.patience_s(least=300.0)},
-            "replicas": d.replicas,
+            "replicas": d.groups,
         },
         "run": command + "\n",
     }
     lines = [*made.notes, "HF_TOKEN is handed over when it starts (--secret HF_TOKEN); it never stands here."]
+    if document["resources"].get("infra") == OWN_CLUSTER:
+        label = f"skypilot.co/accelerator={d.accelerator}"
+        lines.append(f"No cloud of SkyPilot's catalogue has it: it runs on your Kubernetes nodes labelled {label}.")
     if "infra" not in document["resources"]:
         lines.append(f"SkyPilot does not know the provider {d.provider}: it picks one of those you have enabled.")
     return {"service.yaml": TARGET.yaml(lines, document)}
@@ -80,14 +93,14 @@ def export(d: Deployment | TrainingFiles) -> Files:
 def _training(found: TrainingFiles) -> Files:
     """A managed job of all nodes: started again elsewhere when one is lost, from the last checkpoint in the bucket."""
     made = found.job
-    name = _spelled(made.accelerator, made.provider)
+    name, infra = _placed(made.accelerator, provider=made.provider, region=made.region)
     resources = {
         "accelerators": {name: made.per_node},
         "image_id": f"docker:{image(f'train-{made.vendor}')}",
         "use_spot": made.spot,
         "disk_size": IMAGE_GB,
         "job_recovery": {"strategy": "EAGER_NEXT_REGION", "max_restarts_on_errors": found.restarts},
-        **_infra(made.provider, made.region),
+        **infra,
     }
     links = "\n".join(f"ln -sfn /checkpoints {folder}" for folder in found.written)
     document: Fields = {
@@ -143,7 +156,7 @@ def _managed_job(d: Deployment) -> Files:
 
 
 def _resources(d: Deployment, image_name: str) -> Fields:
-    name = _spelled(d.accelerator, d.provider)
+    name, infra = _placed(d.accelerator, provider=d.provider, region=d.region)
     resources: Fields = {
         "accelerators": {name: d.ranks_per_node},
         "image_id": f"docker:{image_name}",
@@ -151,16 +164,20 @@ def _resources(d: Deployment, image_name: str) -> Fields:
         "use_spot": d.spot,
         "disk_size": d.disk_gb,
     }
-    return resources | _infra(d.provider, d.region)
+    return resources | infra
 
 
-def _spelled(accelerator: str, provider: str) -> str:
-    name = names(accelerator).required("skypilot")
-    return f"{name}-SXM" if provider == "runpod" and name in SXM_AT_RUNPOD and "-sxm" in accelerator else name
-
-
-def _infra(provider: str, region: str) -> dict[str, str]:
-    """Where, if SkyPilot knows the provider; the region only where it is written as the provider's own tools do."""
+def _placed(accelerator: str, *, provider: str, region: str) -> tuple[str, dict[str, str]]:
+    """
+    The accelerator as SkyPilot spells it, and where, if SkyPilot knows the provider; the region only where it is
+    written as the provider's own tools do. A part that no cloud of its catalogue has is one of the reader's cluster.
+    """
+    known = names(accelerator)
+    if not known.skypilot and known.vendor in TARGET.vendors:
+        return accelerator.upper(), {"infra": OWN_CLUSTER}
+    name = known.required("skypilot")
+    if provider == "runpod" and name in SXM_AT_RUNPOD and "-sxm" in accelerator:
+        name = f"{name}-SXM"
     if provider not in CLOUDS:
-        return {}
-    return {"infra": f"{provider}/{region}" if provider in {"aws", "gcp"} else provider}
+        return name, {}
+    return name, {"infra": f"{provider}/{region}" if provider in {"aws", "gcp"} else provider}

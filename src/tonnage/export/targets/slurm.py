@@ -22,6 +22,8 @@ TARGET = Target(
     kinds=("serve", "train", "finetune"),
     vendors=("nvidia", "amd", "aws"),
     carries=True,
+    pools=True,
+    units=True,
 )
 """Source: slurm.schedmd.com/sbatch.html."""
 
@@ -30,11 +32,11 @@ def export(d: Deployment | TrainingFiles) -> Files:
     """`serve.sbatch`; of a training plan `train.sbatch` beside its framework's files."""
     if isinstance(d, TrainingFiles):
         return _training(d)
-    made = server(d)
+    made, unit = server(d), "unit" if d.prefill_workers else "replica"
     directives = [
         f"--job-name={d.name}",
-        f"--array=0-{d.replicas - 1}",
-        f"--nodes={d.nodes}",
+        f"--array=0-{d.groups - 1}",
+        f"--nodes={d.members}",
         "--ntasks-per-node=1",
         f"--gpus-per-node={d.ranks_per_node}",
         "--output=%x-%A-%a.log",
@@ -43,7 +45,7 @@ def export(d: Deployment | TrainingFiles) -> Files:
     notes = [
         f"For {TARGET.title} {TARGET.version} and {d.engine.name} {made.version}.",
         *made.notes,
-        f"Each of {d.replicas} array tasks is one replica; put a balancer before them.",
+        f"Each of {d.groups} array tasks is one {unit}; put a balancer before them.",
         "Partition, account and time limit are the site's: give them to sbatch. Give the accelerator's type too where",
         f"nodes differ, as in --gpus-per-node=TYPE:{d.ranks_per_node} ({d.accelerator}).",
         "HF_TOKEN is taken from the environment of sbatch; it never stands here.",
@@ -88,7 +90,9 @@ def _training(found: TrainingFiles) -> Files:
 
 
 def _body(d: Deployment, made: Server) -> str:
-    if d.nodes == 1:
+    if d.members == 1:
         return f"srun {shell(made.argv)}"
     task = shell([f'export NODE_RANK="$SLURM_NODEID"\n{made.by_rank}'])
-    return f"{LEADER}\nexport LEADER_ADDRESS\nsrun bash -c {task}"
+    all_of = 'NODE_ADDRESSES="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tr "\\n" " ")"\n'
+    known = f"{all_of}export NODE_ADDRESSES" if d.prefill_workers else f"{LEADER}\nexport LEADER_ADDRESS"
+    return f"{known}\nsrun bash -c {task}"

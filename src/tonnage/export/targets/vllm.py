@@ -13,6 +13,7 @@ from tonnage.export.kit import (
     Options,
     Server,
     Target,
+    comment,
     engine_spec,
     image,
     needs_quantised,
@@ -27,6 +28,8 @@ TARGET = Target(
     title="vLLM",
     version=engine_spec("vllm").pinned,
     engines=("vllm",),
+    pools=True,
+    units=True,
     words={
         "KV cache": {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8"},
     },
@@ -37,6 +40,10 @@ _DTYPE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 RAY_PORT = 6379
 NIXL = json.dumps({"kv_connector": "NixlConnector", "kv_role": "kv_both"})
 """What `--kv-transfer-config` says where workers hand caches to one another, whichever way they go."""
+ROUTER = "vllm-router==0.1.17"
+"""Source: its arguments in vllm_router/router_args.py of the wheel."""
+WORKER_PORT = 8001
+"""Where workers listen behind the router. [port]"""
 NIXL_HOST = {"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 """A worker tells its own address to those that fetch caches from it."""
 
@@ -49,7 +56,12 @@ def _convert_experts(found: Fields) -> Fields:
 
 
 OPTIONS = Options(
-    programs=(("vllm", "serve"), ("vllm.entrypoints.openai.api_server",), ("vllm.entrypoints.api_server",)),
+    programs=(
+        ("vllm", "serve"),
+        ("vllm.entrypoints.openai.api_server",),
+        ("vllm.entrypoints.api_server",),
+        ("dynamo.vllm",),
+    ),
     images=("vllm-openai", "vllm/vllm", "llm-d", "rocm/vllm", "vllm-cpu"),
     counts={
         "tensor_parallel_size": "tp",
@@ -158,12 +170,16 @@ def serve(d: Deployment) -> Server:
     argv += ["--host", "0.0.0.0", "--port", str(d.port)]
     version = version_of(d, TARGET)
     use = "vllm-amd" if d.spelled.vendor == "amd" else "vllm"
+    leader, worker = _leader(d, argv), f'exec ray start --address="$LEADER_ADDRESS:{RAY_PORT}" --block'
+    if d.prefill_workers:
+        worker = _apart(argv)
+        leader = _router(d, worker)
     return Server(
         version=version,
         image=image(use, version),
         argv=tuple(argv),
-        leader=_leader(d, argv),
-        worker=f'exec ray start --address="$LEADER_ADDRESS:{RAY_PORT}" --block',
+        leader=leader,
+        worker=worker,
         notes=_notes(d),
     )
 
@@ -174,6 +190,34 @@ def _leader(d: Deployment, argv: list[str]) -> str:
         f"[time.sleep(2) for _ in iter(lambda: sum(n['Alive'] for n in ray.nodes()) < {d.nodes}, False)]"
     )
     return f"ray start --head --port={RAY_PORT}\npython3 -c {shlex.quote(wait)}\nexec {shell(argv)}"
+
+
+def _apart(argv: list[str]) -> str:
+    """A worker that hands caches over or takes them: vLLM's side of either is the same, and the router tells which."""
+    behind = [*argv, "--kv-transfer-config", NIXL]
+    behind[behind.index("--port") + 1] = str(WORKER_PORT)
+    return f'export VLLM_NIXL_SIDE_CHANNEL_HOST="$(hostname -I | cut -d" " -f1)"\n{shell(behind)}'
+
+
+def _router(d: Deployment, worker: str) -> str:
+    """A unit's first node: a decode worker, and the router before all; the prefill workers are the last nodes."""
+    decode = d.decode_workers // d.units
+    ready = d.patience_s(least=600.0)
+    about = [
+        f"Of a unit's {d.members} workers the last {d.prefill_workers // d.units} read prompts, the others answer;",
+        "requests go to the router on the first. Caches move through NIXL, which the image must hold; RDMA between",
+        "nodes is the site's to attach.",
+    ]
+    return (
+        f"{comment(about)}"
+        f"python3 -m pip install --quiet {ROUTER}\n"
+        'read -ra MEMBERS <<< "$NODE_ADDRESSES"\nWORKERS=()\n'
+        f'for one in "${{MEMBERS[@]:0:{decode}}}"; do WORKERS+=(--decode "http://$one:{WORKER_PORT}"); done\n'
+        f'for one in "${{MEMBERS[@]:{decode}}}"; do WORKERS+=(--prefill "http://$one:{WORKER_PORT}"); done\n'
+        f"vllm-router --vllm-pd-disaggregation --host 0.0.0.0 --port {d.port} \\\n"
+        f'  --worker-startup-timeout-secs {ready} "${{WORKERS[@]}}" &\n'
+        f"(\n{worker}\n) &\nwait -n\nexit 1"
+    )
 
 
 def _notes(d: Deployment) -> tuple[str, ...]:

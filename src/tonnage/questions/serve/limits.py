@@ -23,7 +23,7 @@ from tonnage.domain.plan import Configuration, Rejection, ServeOption
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.serve import Batch, Serve
-from tonnage.engines.registry import engine_spec, planned_engines
+from tonnage.engines.registry import engine_spec, planned_engines, release_of
 from tonnage.errors import BadRequest
 from tonnage.optimize.layouts import replica_layouts
 from tonnage.simulation.capacity import Point
@@ -152,16 +152,22 @@ def other_checkpoints(
     options: Iterable[ServeOption | BatchOption], *, request: Serve | Batch, model: Model
 ) -> dict[str, dict[str, str | None]]:
     """
-    By weight format what the options load that do not start from the model's own checkpoint: an id, None where none is
-    known; empty where all do. One engine's: the first option's of each format.
+    What the options load and run beside the planned model.
+
+    `checkpoints`: by weight format those of the options that do not start from the model's own: an id, None where none
+    is known; absent where all do. One engine's: the first option's of each format. `engines`: the release of each
+    engine, which predictions, images and flags are of.
     """
     stored, found = model.quantization or model.native_dtype, dict[str, str | None]()
+    releases = dict[str, str | None]()
     for run in (option.configuration for option in options):
         own = run.precision.experts is not None and run.precision.experts == model.experts_dtype
         if not own and not engine_spec(run.engine.name).loads(run.precision.weights, stored=stored):
             named = published_for(run, request=request, model=model)
             found.setdefault(run.precision.stored, named.checkpoint if named else None)
-    return {"checkpoints": found} if found else {}
+        if release := release_of(run.engine.name, run.engine):
+            releases[run.engine.name] = release
+    return {name: known for name, known in (("checkpoints", found), ("engines", releases)) if known}
 
 
 def missed_memory(missed: Sequence[Infeasible]) -> bool:
