@@ -35,7 +35,9 @@ def unknown(argv: list[str], options: dict[str, list[str] | None]) -> list[str]:
 def test_options_exist_in_the_release(case: str) -> None:
     target, changes = CASES[case]
     script = exported(plan(**changes), target)["serve.sh"].replace("\\\n", " ")
-    argv = shlex.split(re.split(r"(?<!\w)exec (?!ray)", script)[-1].partition("\nelse")[0].rstrip("\n'"))
+    started = re.split(r"(?<!\w)exec (?!ray)", script)[-1]
+    alone = re.split(r"\n(?:else|fi)\b", started)[0].rstrip("\n")
+    argv = shlex.split(alone.removesuffix("'") if alone.count("'") % 2 else alone)
     assert len([word for word in argv if word.startswith("--")]) >= 8
     assert unknown(argv, known(target)) == []
 

@@ -196,7 +196,7 @@ def _apart(argv: list[str]) -> str:
     """A worker that hands caches over or takes them: vLLM's side of either is the same, and the router tells which."""
     behind = [*argv, "--kv-transfer-config", NIXL]
     behind[behind.index("--port") + 1] = str(WORKER_PORT)
-    return f'export VLLM_NIXL_SIDE_CHANNEL_HOST="$(hostname -I | cut -d" " -f1)"\n{shell(behind)}'
+    return f'export VLLM_NIXL_SIDE_CHANNEL_HOST="$(hostname -I | cut -d" " -f1)"\nexec {shell(behind)}'
 
 
 def _router(d: Deployment, worker: str) -> str:

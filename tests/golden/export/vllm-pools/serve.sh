@@ -23,7 +23,7 @@ vllm-router --vllm-pd-disaggregation --host 0.0.0.0 --port 8000 \
   --worker-startup-timeout-secs 3078 "${WORKERS[@]}" &
 (
 export VLLM_NIXL_SIDE_CHANNEL_HOST="$(hostname -I | cut -d" " -f1)"
-vllm serve meta-llama/Llama-3.1-70B-Instruct \
+exec vllm serve meta-llama/Llama-3.1-70B-Instruct \
   --dtype auto \
   --quantization fp8 \
   --kv-cache-dtype fp8 \
@@ -44,7 +44,7 @@ wait -n
 exit 1
 else
 export VLLM_NIXL_SIDE_CHANNEL_HOST="$(hostname -I | cut -d" " -f1)"
-vllm serve meta-llama/Llama-3.1-70B-Instruct \
+exec vllm serve meta-llama/Llama-3.1-70B-Instruct \
   --dtype auto \
   --quantization fp8 \
   --kv-cache-dtype fp8 \
