@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.command import told as command
 from tests.export.plans import exported
 
 import tonnage
@@ -100,3 +101,27 @@ def _get(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     with urllib.request.urlopen(request, timeout=300) as reply:
         found: dict[str, Any] = json.load(reply)
     return found
+
+
+def test_the_page_of_the_target_runs_from_the_file_to_the_alert_rules(server: str, tmp_path: Path) -> None:
+    """The five commands of docs/how-to/start.md, on this server."""
+    request, kept, own = (tmp_path / name for name in ("request.yaml", "plan.json", "own.toml"))
+    request.write_text(
+        "plan: serve\nmodel: meta-llama/Llama-3.2-1B-Instruct\nrate: 0.2/s\nprompt_tokens: 100\noutput_tokens: 30\n"
+        "context: 1024\nengine: llamacpp\naccelerator: RTX 4090\nprecision: gguf-q8_0\nquick: true\n"
+    )
+    done = command("plan", request, "--today", "2026-11-21", "-o", kept)
+    assert done.exit_code == 0, done.stderr
+    assert command("export", kept, "--to", "llamacpp", "-o", tmp_path / "run").exit_code == 0
+    asked = {"prompt": "Say hello.", "max_tokens": 4}
+    assert _get(f"{server}/v1/completions", asked)["choices"]
+    measured = command(
+        "measure", "quick", f"{server}/v1", "--model", "tiny", "--as", "meta-llama/Llama-3.2-1B-Instruct",
+        "--accelerator", "RTX 4090", "--engine", "llamacpp", "--weights", "gguf-q8_0", "--most", 2, "--isl", 64,
+        "--osl", 8, "--time", "30 s", "--output", tmp_path / "points", "--out", own,
+    )  # fmt: skip
+    assert measured.exit_code == 0 and own.is_file(), measured.output
+    checked = command("check", request, "--baseline", kept, "--today", "2026-11-21", "--calibration", own)
+    assert checked.exit_code in (0, 1, 3), checked.output
+    assert command("export", kept, "--to", "prometheus", "-o", tmp_path / "watch").exit_code == 0
+    assert (tmp_path / "watch/tonnage.rules.yaml").is_file()
