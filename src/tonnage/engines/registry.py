@@ -154,7 +154,8 @@ def engine_release(name: str, engine: Engine | None = None) -> str:
     spec = find_engine(name)
     if spec is None:
         return name
-    return f"{spec.title} {release_of(name, engine).removesuffix('.0')}".strip()
+    release = release_of(name, engine)
+    return f"{spec.title} {release.removesuffix('.0') if release == spec.pinned else release}".strip()
 
 
 def unlisted_engine() -> EngineSpec:
