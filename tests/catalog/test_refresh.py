@@ -2,6 +2,7 @@
 
 import io
 import os
+import sys
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -112,6 +113,8 @@ def test_fetched_prices_take_the_place_of_shipped_ones_and_other_terms_stay(serv
 
 def test_one_provider_that_fails_keeps_what_it_had_and_says_so(served: dict[str, bytes]) -> None:
     publish(served, "aws", row(price=55.0))
+    publish(served, "lambdalabs", row("gpu_8x_h100", "us-west-1", price=24.0))
+    assert refresh("lambdalabs")["lambda"].kept == refresh("lambda")["lambda"].kept == 1
     found = refresh()
     assert found["aws"].kept == 1 and not found["azure"].kept and "fetched" in found["azure"].why
 
@@ -123,6 +126,7 @@ def test_one_provider_that_fails_keeps_what_it_had_and_says_so(served: dict[str,
         ([row(price="nan"), row(price=50.0, gpu_count=10**400), row(gpu_count=-8)], "3 of 3 prices are outside"),
         ([row(price=AWS[3] * 150.0)], "times those known"),
         ([row("x.large", gpu_name="H9000", gpu_memory=7)], "none of its instances"),
+        ([row("p5\u202e.48xlarge")], r"holds the character U\+202E"),
         (["not,a,row"], "none of its instances"),
         ([], "none of its instances"),
     ],
@@ -163,6 +167,9 @@ def test_no_server_replaces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     before = offers()
     monkeypatch.setenv("GPUHUNT_CATALOG_URL", "http://127.0.0.1:9")
     with pytest.raises(Refused, match="could not be fetched"):
+        refresh("aws")
+    monkeypatch.setitem(sys.modules, "gpuhunt", None)
+    with pytest.raises(Refused, match=r"pip install 'tonnage\[prices\]'"):
         refresh("aws")
     assert offers() == before
 
