@@ -293,7 +293,7 @@ def refresh_models(names: Iterable[str], *, watch: Callable[[str], None] = lambd
     for name, repo in [(name, _repository(name)) for name in dict.fromkeys(names)]:
         watch(name)
         told.append(_refreshed_model(name, repo))
-    if told and all(one.why for one in told):
+    if all(one.why for one in told):
         raise BadFact("no model was refreshed, and what is known stays: " + "; ".join(one.why for one in told))
     return RefreshedModels(refreshed=tuple(told), source=online.host())
 
