@@ -117,9 +117,11 @@ def test_the_page_of_the_target_runs_from_the_file_to_the_alert_rules(server: st
     assert _get(f"{server}/v1/completions", asked)["choices"]
     measured = command(
         "measure", "quick", f"{server}/v1", "--model", "tiny", "--as", "meta-llama/Llama-3.2-1B-Instruct",
-        "--accelerator", "RTX 4090", "--engine", "llamacpp", "--weights", "gguf-q8_0", "--most", 2, "--isl", 64,
-        "--osl", 8, "--time", "30 s", "--output", tmp_path / "points", "--out", own,
+        "--accelerator", "RTX 4090", "--engine", "llamacpp", "--weights", "gguf-q8_0", "--most", 2, "--isl", 250,
+        "--osl", 8, "--time", "60 s", "--output", tmp_path / "points", "--out", own,
     )  # fmt: skip
+    if "the client's own lateness" in measured.stderr:
+        pytest.skip("the machine is too busy to measure on: the measurement says so itself")
     assert measured.exit_code == 0 and own.is_file(), measured.output
     checked = command("check", request, "--baseline", kept, "--today", "2026-11-21", "--calibration", own)
     assert checked.exit_code in (0, 1, 3), checked.output
