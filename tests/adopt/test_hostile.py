@@ -86,10 +86,11 @@ vllm serve "$MODEL" "${ARGS[@]}" \\
 
 
 def test_a_count_with_a_fraction_or_beyond_all_is_named_and_not_rounded(tmp_path: Path) -> None:
-    script = "vllm serve meta-llama/Llama-3.1-8B --tensor-parallel-size 2.5 --max-num-seqs 8 --max-model-len 1e30"
+    left = ["--tensor-parallel-size 2.5", f"--max-num-batched-tokens {2 * 10**15}"]
+    script = f"vllm serve meta-llama/Llama-3.1-8B --max-num-seqs 8 {' '.join(left)}"
     found = running(written(tmp_path, "a.sh", script))
     assert value(found, "tp") is None and value(found, "max_num_seqs") == 8
-    assert found.unknown == ["--tensor-parallel-size 2.5", "--max-model-len 1e30"]
+    assert found.unknown == left
 
 
 def test_a_range_of_replicas_counts_at_its_larger_end(tmp_path: Path) -> None:
