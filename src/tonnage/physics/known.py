@@ -12,7 +12,7 @@ Known = dict[tuple[object, ...], Any]
 Made = TypeVar("Made")
 
 
-def remembered(known: Known | None, key: tuple[object, ...], made: Callable[[], Made]) -> Made:
+def remembered(known: Known | None, key: tuple[object, ...], *, made: Callable[[], Made]) -> Made:
     """What is known under a key, else made and kept there; made where nothing is kept."""
     if known is None:
         return made()

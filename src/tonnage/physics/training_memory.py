@@ -187,7 +187,7 @@ def training_memory(setup: TrainSetup, *, memory_kind: str = "reserved", known: 
     allocator gives back what it can. Headroom is the caller's. `known` is what earlier calls for the same run found.
     """
     states = "states", within(setup), setup.layout
-    persistent, gradients, gathered = remembered(known, states, lambda: _states(setup))
+    persistent, gradients, gathered = remembered(known, states, made=lambda: _states(setup))
     moments = (*_moments(setup, gradients, known), *_stepping(setup, gradients))
     parts = max(moments, key=lambda found: sum(part.value for part in found))
     parts = (*persistent, *_reference(setup), *parts, _part("communication", gathered, "gathered units, buckets"))
@@ -415,7 +415,7 @@ def _activations(setup: TrainSetup, tokens: float, known: Known | None) -> tuple
     layout, model = setup.layout, setup.model
     count, width = model.depth, model.hidden_size
     layer = "layer", within(setup), setup.recompute, setup.recompute_share
-    per_layer, working = remembered(known, layer, lambda: mean_layer_bytes(setup))
+    per_layer, working = remembered(known, layer, made=lambda: mean_layer_bytes(setup))
     flying = in_flight(pp=layout.pp, vpp=layout.vpp, micro_batches=setup.num_micro_batches, schedule=layout.schedule)
     layers = stage_layers(layers=count, pp=layout.pp, vpp=layout.vpp)
     spread = layout.tp if setup.sequence_parallel else 1

@@ -124,7 +124,7 @@ def _turns(times: Times, *, known: Known | None = None) -> tuple[Turn, Turn]:
     layers, head = remembered(
         known,
         ("passes", within(setup), setup.micro_batch, times.links),
-        lambda: (
+        made=lambda: (
             [_passes(layer_work(g, setup.model.hidden_size, setup=setup), times) for g in groups],
             _passes(head_work(setup), times),
         ),

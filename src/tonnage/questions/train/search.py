@@ -93,7 +93,7 @@ def fastest_arrangements(
     than `GAIN` faster. What is found depends on no confidence, and that of one group on no other: `Found.likely` and
     the plan's rule choose among it. `known` are the passes that other searches for the job have timed.
     """
-    of_case = remembered({} if known is None else known, (job.case, job.seq_len), Known)
+    of_case = remembered({} if known is None else known, (job.case, job.seq_len), made=Known)
     groups = [(framework,)] if framework else _frameworks(job, place)
     each = [
         _fastest_of_group(model, place, job=job, known=of_case, frameworks=names, recompute=recompute, keep=keep)
