@@ -19,8 +19,6 @@ from tonnage.units import show
 
 DOUBLINGS: Final = 3
 """Counts looked at beyond the first that could do it."""
-ENOUGH: Final = 2
-"""Counts of one place and term that are dearer than a smaller one before larger ones are left alone."""
 KEPT_PER_ACCELERATOR: Final = 3
 WORTH: Final = 1.5
 """A rental whose least cost is beyond this multiple of the best found is not arranged. [-]"""
@@ -64,45 +62,27 @@ def search_attempts(
 
     Returns
     -------
-    Options, what cannot do it, and how many rentals were arranged. Larger counts of what grew dearer twice, all of it
-    in time, are in none of them.
+    Options, what cannot do it, and how many rentals were arranged.
     """
     budget = request.budget_usd or inf
     options: list[Option] = []
     missed: list[InfeasibleRun] = []
-    cheapest: dict[tuple[str, str | None, str], float] = {}
-    dearer: Counter[tuple[str, str | None, str]] = Counter()
     best, arranged = inf, 0
     for attempt in sorted(attempts, key=lambda t: (t.usd, t.rental.place.count)):
-        place = attempt.rental.place
-        key = (place.accelerator.id, place.intra_link)
         dear = attempt.usd > budget and not whatever
         if dear or (arranged and (attempt.usd > budget or attempt.usd > worth * best)):
             missed.append(_ruled_out(attempt, best, budget_usd=budget))
             continue
-        # Once two counts in time cost more than another, larger ones do too; of what is there already, which costs the
-        # same, all is looked at. Neither one count in time nor one far too late rules out more: with memory left free
-        # four times the parts have been 24 times as fast.
-        there = attempt.rental.offers[0].stock is not None
-        offered = {made.term for made in attempt.rental.bills}
-        if goal_s < inf and not there and all(dearer[*key, term] >= ENOUGH for term in offered):
-            continue
+        # No count rules out a larger one: with memory left free four times the parts have been 24 times as fast.
         arranged += 1
-        here: dict[str, float] = {}
         for outcome in arrange(attempt.rental):
             if isinstance(outcome, InfeasibleRun):
                 missed.append(outcome)
                 continue
             options.append(outcome)
-            if outcome.run.wall_s.value <= goal_s and outcome.chance >= request.confidence:
-                # What the rule would not choose rules out nothing.
-                term, usd = outcome.bill.term, outcome.cost.value
-                here[term] = min(usd, here.get(term, inf))
-                leads = outcome.sure and outcome.bill.trust == "primary"
-                best = min(best, usd) if leads else best
-        for term, usd in here.items():
-            dearer[*key, term] += usd >= cheapest.get((*key, term), inf)
-            cheapest[*key, term] = min(usd, cheapest.get((*key, term), inf))
+            in_time = outcome.run.wall_s.value <= goal_s and outcome.chance >= request.confidence
+            if in_time and outcome.sure and outcome.bill.trust == "primary":
+                best = min(best, outcome.cost.value)
     return options, missed, arranged
 
 
