@@ -98,17 +98,19 @@ def search(
     the next one only when it comes up again. `chance` says how surely a setup fits: an arrangement is left out where
     `keep` others are as fast and as sure.
     """
-    queue = [(bounds[0](setup), index, 0, setup) for index, setup in enumerate(arrangements(space))]
+    # Of what is as fast, fewer and larger micro-batches first.
+    tries = enumerate(arrangements(space))
+    queue = [(bounds[0](setup), setup.num_micro_batches, index, 0, setup) for index, setup in tries]
     heapify(queue)
     best: list[Arrangement] = []
     smallest: TrainSetup | None = None
     short = math.inf
     while queue:
-        least, index, level, setup = heappop(queue)
+        least, count, index, level, setup = heappop(queue)
         if _beaten(best, least, chance=1.0, keep=keep):
             break
         if level + 1 < len(bounds):
-            heappush(queue, (max(least, bounds[level + 1](setup)), index, level + 1, setup))
+            heappush(queue, (max(least, bounds[level + 1](setup)), count, index, level + 1, setup))
             continue
         over = fits(setup)
         if over > 0:
