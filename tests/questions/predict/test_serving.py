@@ -36,6 +36,12 @@ def test_every_field_is_filled_with_an_interval_around_it() -> None:
     assert found.saturated is False
 
 
+@pytest.mark.parametrize("engine", ["vllm", "llama.cpp"])
+def test_a_network_without_layers_serves_no_text(engine: str) -> None:
+    with pytest.raises(BadRequest, match=r"resnet50.a1_in1k decodes no text; a case of kind 'infer'"):
+        predicted(model="resnet50", engine=engine)
+
+
 def test_a_model_too_large_says_why_and_gives_no_times() -> None:
     found = predicted(model="meta-llama/Meta-Llama-3.1-70B")
     assert not found.fits
