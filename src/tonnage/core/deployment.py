@@ -134,7 +134,7 @@ def resolve(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Deplo
         The model, accelerator, engine or a format is unknown, or the case contradicts itself.
     """
     model = resolve_model(case.model, additions=additions)
-    if not model.layers:
+    if not model.generates:
         raise BadRequest(f"model: {model.id} decodes no text; a case of kind 'infer' predicts its forward pass")
     if case.images is not None:
         case = replace(case, images=known_images(model, case.images, isl=case.isl))

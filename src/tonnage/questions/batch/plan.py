@@ -70,7 +70,7 @@ def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today:
 
 def _ask(request: Batch, additions: Additions, today: date) -> Context[Batch]:
     model = resolve(request.model, additions=additions)
-    if not model.layers:
+    if not model.generates:
         raise BadRequest(f"model: {model.id} is no language model; ask `tonnage plan infer {model.id} --rate …`")
     limits.check_context(model, _as_serve(request))
     return Context(request=request, model=model, today=today, additions=additions)

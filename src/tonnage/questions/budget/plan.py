@@ -70,7 +70,7 @@ def _serving(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPl
     request = base.request
     budget = f"{show((request.usd_per_h or 0.0), 'USD/h')}"
     if request.model is not None:
-        if not resolve(request.model, additions=additions).layers:
+        if not resolve(request.model, additions=additions).generates:
             raise BadRequest(f"model: {request.model} decodes no text; ask `tonnage plan infer` with --budget")
         models, looked = largest_affordable(request, additions=additions, today=today), 1
     else:

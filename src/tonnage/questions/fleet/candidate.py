@@ -238,7 +238,7 @@ def candidates(
     workload = request.workloads[number]
     assert workload.serve is not None
     model = resolve(workload.serve.model, additions=additions)
-    if not model.layers:
+    if not model.generates:
         raise BadRequest(f"{workload.name}: {model.id} decodes no text; ask `tonnage plan infer {model.id} --rate …`")
     limits.check_context(model, workload.serve)
     allowed, _, no_format = apply_quality_floor(workload.serve, model)

@@ -82,7 +82,7 @@ def _ask(request: Rl, additions: Additions, today: date) -> Context[Rl]:
     """The request with its model; refuses models that generate no text and responses beyond its context."""
     model = with_training_totals(resolve(request.model, additions=additions))
     longest = request.prompt_tokens + (request.max_response_tokens or request.response_tokens)
-    if not model.layers:
+    if not model.generates:
         raise BadRequest(f"model: {model.id} generates no text; give a language model")
     if model.max_context and longest > model.max_context:
         raise BadRequest(

@@ -94,7 +94,7 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
 
 def _ask(request: Serve, additions: Additions, today: date) -> Context[Serve]:
     model = resolve(request.model, additions=additions)
-    if not model.layers:
+    if not model.generates:
         raise BadRequest(f"model: {model.id} decodes no text; ask `tonnage plan infer {model.id} --rate …`")
     limits.check_context(model, request)
     return Context(request=request, model=model, today=today, additions=additions)
