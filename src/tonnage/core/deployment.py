@@ -25,7 +25,7 @@ from tonnage.catalog.engines import (
     only_fp16,
     with_usual_activations,
 )
-from tonnage.catalog.hub.resolve import resolve as resolve_model
+from tonnage.catalog.hub.resolve import resolve_text
 from tonnage.catalog.models import as_published
 from tonnage.core.error_model import ErrorModel, basis_of_tier, serve_level
 from tonnage.core.speculation import check_beams, speculation_of, with_published_acceptance
@@ -133,9 +133,7 @@ def resolve(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Deplo
     TonnageError
         The model, accelerator, engine or a format is unknown, or the case contradicts itself.
     """
-    model = resolve_model(case.model, additions=additions)
-    if not model.generates:
-        raise BadRequest(f"model: {model.id} decodes no text; a case of kind 'infer' predicts its forward pass")
+    model = resolve_text(case.model, additions=additions, tokens=case.osl, instead="predict a case of kind 'infer'")
     if case.images is not None:
         case = replace(case, images=known_images(model, case.images, isl=case.isl))
     part = catalog.predictable_accelerator(case.accelerator, additions)

@@ -15,7 +15,7 @@ Ideas needed to read this file:
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Literal
 
 from tonnage.domain.profile import Profile
 from tonnage.record import SparseRecord
@@ -211,10 +211,6 @@ class Network(SparseRecord, kw_only=True):
     """Audio: seconds of one sample at the totals. [s]"""
 
 
-WITHOUT_TEXT: Final = frozenset({"encoder", "embedding", "vision", "vision-text", "diffusion", "video-diffusion"})
-"""Kinds of models whose layers read or draw, and decode no text."""
-
-
 class Model(SparseRecord, kw_only=True):
     """
     A model architecture and what is published about it.
@@ -271,11 +267,6 @@ class Model(SparseRecord, kw_only=True):
     def groups(self) -> tuple[LayerGroup, ...]:
         """All groups of layers, the encoder's first; empty where a network is known by its totals alone."""
         return (*self.encoder, *self.layers)
-
-    @property
-    def generates(self) -> bool:
-        """Whether it answers in text, a token at a time."""
-        return bool(self.layers) and self.kind not in WITHOUT_TEXT
 
     @property
     def num_layers(self) -> int:

@@ -39,7 +39,7 @@ def test_every_field_is_filled_with_an_interval_around_it() -> None:
 @pytest.mark.parametrize("engine", ["vllm", "llama.cpp"])
 @pytest.mark.parametrize("model", ["resnet50", "BAAI/bge-m3", "FLUX.1-dev", "openai/clip-vit-base-patch32"])
 def test_what_decodes_no_text_is_not_served_as_if_it_did(model: str, engine: str) -> None:
-    with pytest.raises(BadRequest, match="decodes no text; a case of kind 'infer'"):
+    with pytest.raises(BadRequest, match="decodes no text; predict a case of kind 'infer'"):
         predicted(model=model, engine=engine)
     with pytest.raises(BadRequest, match="decodes no text; ask `tonnage plan infer"):
         tonnage.plan_serve(model, rate="1/s", prompt_tokens=10, output_tokens=10)

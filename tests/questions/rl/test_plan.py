@@ -77,8 +77,8 @@ def test_what_no_count_can_do_is_an_answer() -> None:
         ({"max_response_tokens": "1000"}, "not above the mean"),
         ({"train_batch": "9999"}, "more than the 256 responses"),
         ({"max_accelerators": "8"}, "beyond max_accelerators 8"),
-        ({"model": "resnet50"}, "generates no text"),
-        ({"model": "bert-base-uncased"}, "generates no text"),
+        ({"model": "resnet50"}, "decodes no text"),
+        ({"model": "bert-base-uncased"}, "decodes no text"),
         ({"max_response_tokens": "1M"}, "beyond the"),
     ],
 )

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -30,10 +30,11 @@ from tonnage.domain.profile import PROFILE_SCHEMA, Profile
 from tonnage.errors import BadFact, BadRequest, UnknownName, echo
 from tonnage.foreign import check_values, plain_text
 
+ModelSpec: TypeAlias = str | Mapping[str, Any] | Model | Path | None
+"""How a request names a model."""
 
-def resolve(
-    spec: str | Mapping[str, Any] | Model | Path | None, *, additions: Additions = NOTHING, offline: bool | None = None
-) -> Model:
+
+def resolve(spec: ModelSpec, *, additions: Additions = NOTHING, offline: bool | None = None) -> Model:
     """
     The model that `spec` means.
 
@@ -72,6 +73,28 @@ def resolve(
         return read_path(Path(text))
     sized = read_size(text) if text[0].isdigit() else None
     return sized if sized is not None else _by_name(text, additions, offline)
+
+
+WITHOUT_TEXT: Final = frozenset({"encoder", "embedding", "vision", "vision-text", "diffusion", "video-diffusion"})
+"""Kinds of models whose layers read or draw, and decode no text."""
+
+
+def resolve_text(
+    spec: ModelSpec, *, additions: Additions, tokens: float = 2.0, where: str = "model", instead: str = ""
+) -> Model:
+    """
+    The model that `spec` means, as `resolve`, for answers of so many tokens; an encoder's one is its forward pass.
+
+    Raises
+    ------
+    BadRequest
+        It decodes no text; `instead` says what to ask.
+    """
+    model = resolve(spec, additions=additions)
+    if not model.layers or (tokens > 1 and model.kind in WITHOUT_TEXT):
+        instead = instead or f"ask `tonnage plan infer {model.id} --rate …`"
+        raise BadRequest(f"{where}: {model.id} decodes no text; {instead}")
+    return model
 
 
 def _by_name(text: str, additions: Additions, offline: bool | None) -> Model:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.hub.resolve import resolve_text
 from tonnage.catalog.spreads import chance_of, end_at
 from tonnage.core.calibration_use import Run, at_once
 from tonnage.core.deployment import case_of, deploy
@@ -33,7 +33,6 @@ from tonnage.domain.case import Traffic
 from tonnage.domain.money import Offer
 from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.serve import Batch, Serve
-from tonnage.errors import BadRequest
 from tonnage.physics.memory import stored_bytes
 from tonnage.pricing.bills import primary_first
 from tonnage.questions.batch import narrative
@@ -69,9 +68,7 @@ def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today:
 
 
 def _ask(request: Batch, additions: Additions, today: date) -> Context[Batch]:
-    model = resolve(request.model, additions=additions)
-    if not model.generates:
-        raise BadRequest(f"model: {model.id} is no language model; ask `tonnage plan infer {model.id} --rate …`")
+    model = resolve_text(request.model, additions=additions)
     limits.check_context(model, _as_serve(request))
     return Context(request=request, model=model, today=today, additions=additions)
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions, accelerators_text, model_name, part_name, parts_name
-from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.hub.resolve import resolve_text
 from tonnage.catalog.published import BENCHMARK, downloads, published_score
 from tonnage.core.calibration_use import Run, TrainRun, at_once
 from tonnage.core.header import provenance
@@ -70,8 +70,7 @@ def _serving(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPl
     request = base.request
     budget = f"{show((request.usd_per_h or 0.0), 'USD/h')}"
     if request.model is not None:
-        if not resolve(request.model, additions=additions).generates:
-            raise BadRequest(f"model: {request.model} decodes no text; ask `tonnage plan infer` with --budget")
+        resolve_text(request.model, additions=additions, instead="ask `tonnage plan infer` with --budget")
         models, looked = largest_affordable(request, additions=additions, today=today), 1
     else:
         models, looked = best_models(request, additions=additions, today=today)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from tonnage.catalog import Additions, part_name
 from tonnage.catalog.hardware import Slice, part_of, slices_of
-from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.hub.resolve import resolve_text
 from tonnage.catalog.spreads import end_at
 from tonnage.core.header import Infeasible
 from tonnage.core.quality import apply_quality_floor
@@ -31,7 +31,6 @@ from tonnage.domain.precision import Precision
 from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.train_plan import TrainConfiguration, TrainOption
-from tonnage.errors import BadRequest
 from tonnage.questions.fleet.answer import FleetRequest, FleetWorkload
 from tonnage.questions.fleet.stock import Stock, sites_for
 from tonnage.questions.predict.inference import Times
@@ -237,9 +236,7 @@ def candidates(
     """
     workload = request.workloads[number]
     assert workload.serve is not None
-    model = resolve(workload.serve.model, additions=additions)
-    if not model.generates:
-        raise BadRequest(f"{workload.name}: {model.id} decodes no text; ask `tonnage plan infer {model.id} --rate …`")
+    model = resolve_text(workload.serve.model, additions=additions, where=workload.name)
     limits.check_context(model, workload.serve)
     allowed, _, no_format = apply_quality_floor(workload.serve, model)
     found: list[Candidate] = []

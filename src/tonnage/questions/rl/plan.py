@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import Additions, accelerators_text, model_name, seller
 from tonnage.catalog.fitted import with_training_totals
-from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.hub.resolve import resolve, resolve_text
 from tonnage.core.board_power import SUM, serving_load, spread
 from tonnage.core.calibration_use import Run
 from tonnage.core.driver import Found, Kind, plan_or_relax
@@ -80,10 +80,9 @@ def plan_rl(request: Rl, *, additions: Additions = catalog.NOTHING, today: date 
 
 def _ask(request: Rl, additions: Additions, today: date) -> Context[Rl]:
     """The request with its model; refuses models that generate no text and responses beyond its context."""
-    model = with_training_totals(resolve(request.model, additions=additions))
+    model = resolve_text(request.model, additions=additions, instead="give a language model")
+    model = with_training_totals(model)
     longest = request.prompt_tokens + (request.max_response_tokens or request.response_tokens)
-    if not model.generates:
-        raise BadRequest(f"model: {model.id} generates no text; give a language model")
     if model.max_context and longest > model.max_context:
         raise BadRequest(
             f"max_response_tokens: prompt and response of {longest:,.0f} tokens are beyond the {model.max_context:,} "

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.hub.resolve import resolve_text
 from tonnage.core.calibration_use import Run, at_once
 from tonnage.core.driver import Found, Kind, alone, plan_or_relax
 from tonnage.core.header import Context, Infeasible, as_asked, nearness, quick_without_simulator
@@ -35,7 +35,6 @@ from tonnage.domain.plan import BY_AVERAGES, Configuration, ServeOption, ServePl
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.serve_parts import FleetDay, ImageCosts
 from tonnage.domain.sessions import SessionCosts
-from tonnage.errors import BadRequest
 from tonnage.pricing.bills import primary_first
 from tonnage.questions.serve import limits, narrative
 from tonnage.questions.serve.apart import separate_pools
@@ -93,9 +92,7 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
 
 
 def _ask(request: Serve, additions: Additions, today: date) -> Context[Serve]:
-    model = resolve(request.model, additions=additions)
-    if not model.generates:
-        raise BadRequest(f"model: {model.id} decodes no text; ask `tonnage plan infer {model.id} --rate …`")
+    model = resolve_text(request.model, additions=additions)
     limits.check_context(model, request)
     return Context(request=request, model=model, today=today, additions=additions)
 
