@@ -20,7 +20,7 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
-from tonnage.domain.requests.field import GROUPS, Field, groups_of
+from tonnage.domain.requests.field import GROUPS, TAKEN, Field, groups_of
 from tonnage.errors import BadRequest
 from tonnage.record import Record
 from tonnage.units import MiB, read
@@ -129,7 +129,8 @@ def _option(field: Field) -> Callable[[Command], Command]:
         return click.option(
             flag, *filter(None, [field.short]), field.name, multiple=True, callback=_join_values, **more
         )
-    return click.option(flag, *filter(None, [field.short]), field.name, **more)
+    same = [f"--{other}" for other, ours in TAKEN.items() if ours == field.name]
+    return click.option(flag, *same, *filter(None, [field.short]), field.name, **more)
 
 
 def _join_values(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> str | None:

@@ -24,7 +24,7 @@ from tonnage.catalog import Additions, traffic
 from tonnage.catalog.hardware import CODECS
 from tonnage.catalog.models import model_ids
 from tonnage.domain.precision import FORMATS, number_format
-from tonnage.domain.requests.field import Field, Group, attributes_of, fields_of, groups_of
+from tonnage.domain.requests.field import TAKEN, Field, Group, attributes_of, fields_of, groups_of
 from tonnage.engines.registry import engine_name, engines, planned_engines
 from tonnage.errors import BadRequest, TonnageError, UnknownName, echo
 from tonnage.foreign import PASTED, plain_text
@@ -149,8 +149,11 @@ def read_fields(values: Mapping[str, Any], struct: type[msgspec.Struct], *, unde
     for name, value in values.items():
         key = str(name).replace("-", "_")
         try:
+            key = key if key in known else TAKEN.get(key, key)
             if key not in known:
                 raise UnknownName("field", str(name), known=known)
+            if key in given:
+                raise BadRequest(f"{name}: {key} is given already; give one of them")
             if value is not None and value not in ((), []):
                 given[key] = _read(value, replace(known[key], name=f"{under}{key}"))
         except TonnageError as error:
@@ -284,12 +287,12 @@ def _copy_default(default: Any) -> Any:
     return type(default)(repr(default)) if type(default) in {int, float} else default
 
 
-_AMOUNT: Final = re.compile(r"\$?\s*[\d.,_]+\s*(USD|usd|\$)?")
-"""Money of no time: "50", "$50", "50 USD"."""
+_AMOUNT: Final = re.compile(r"\$?\s*([\d.,_]+(?:[eE][+-]?\d+)?)\s*(USD|usd|\$)?")
+"""A number without a unit, or money of no time: "50", "$50", "50 USD"."""
 
 
 def _read(value: Any, field: Field) -> Any:
-    """One value as its field reads it, in base units and within its bounds; `bare` fields take money by the hour."""
+    """One value as its field reads it, in base units and within its bounds; plain numbers in the field's usual unit."""
     if isinstance(value, str) and len(value) > LONGEST_TEXT and field.name not in PASTED and field.reads != "list":
         raise BadRequest(f"{field.name}: {len(value):,} characters are more than {LONGEST_TEXT:,}; {field.help}")
     if field.reads == "flag":
@@ -304,9 +307,15 @@ def _read(value: Any, field: Field) -> Any:
         raise BadRequest(f"{field.name}: one value is expected, not {echo(value)}; {field.help}")
     if field.reads == "text":
         return _text(value, field)
-    if field.bare and not isinstance(value, bool) and _AMOUNT.fullmatch(str(value).strip()):
-        value = f"{str(value).strip().removesuffix('$')}/h"
-    number = units.read(value, _dimension(field), field=field.name)
+    number = units.read(_in_usual_unit(value, field), _dimension(field), field=field.name)
+    if (
+        field.reads == "fraction"
+        and isinstance(value, str)
+        and field.high <= 1
+        and 2 <= number <= 100
+        and "%" not in value
+    ):
+        number /= 100.0  # "95" can only be percent
     if not field.low < number <= field.high:
         raise BadRequest(f"{field.name}: '{echo(value)}' is out of range; expected {_range(field)}")
     if not field.whole:
@@ -314,6 +323,22 @@ def _read(value: Any, field: Field) -> Any:
     if number != int(number):
         raise BadRequest(f"{field.name}: '{echo(value)}' must be a whole number")
     return int(number)
+
+
+def _in_usual_unit(value: Any, field: Field) -> Any:
+    """The value with the usual unit of its field where it states none; refused where another may be meant."""
+    plain = None if field.usual is None or isinstance(value, bool) else _AMOUNT.fullmatch(str(value).strip())
+    if plain is None or field.usual is None:
+        return value
+    unit, least, most, other = field.usual
+    try:
+        fits = least <= float(plain[1]) <= most
+    except ValueError:
+        fits = True  # what is wrong with it, its reading says
+    if not fits:
+        number = echo(plain[1])
+        raise BadRequest(f"{field.name}: '{echo(value)}' may be {number} {unit} or {number} {other}; write which")
+    return f"{str(value).strip().removesuffix('$')}{'' if unit.startswith('/') else ' '}{unit}"
 
 
 def _text(value: Any, field: Field) -> str:

@@ -103,8 +103,10 @@ def property_of(field: Field) -> dict[str, Any]:
         return {"anyOf": [text, {"type": "array", "minItems": 1, "items": text}], **about}
     if field.reads == "integer":
         return {"anyOf": [{"type": "integer", **_bounds(field)}, text], **about}
-    if field.reads in BARE or field.bare:
+    if field.reads in BARE:
         return {"anyOf": [{"type": "number", **_bounds(field)}, text], **about}
+    if field.usual is not None:
+        return {**text, "type": ["string", "number"], "description": f"{field.help}; plain: {field.usual.unit}"}
     unit = "" if field.reads == "text" else f"; a text with its unit ({field.reads})"
     return {**text, "description": field.help + unit}
 

@@ -174,15 +174,42 @@ def test_plain_numbers_of_groups_are_in_base_units_too() -> None:
     assert simulation_of(in_base_units(case, REQUESTS["simulate"])).traffic.rate_per_s == 6.0
 
 
-def test_a_number_in_a_file_still_needs_its_unit() -> None:
-    with pytest.raises(TonnageError, match="rate: '4' has no unit"):
-        serve_request({"model": "8B", "rate": 4})
+@pytest.mark.parametrize(
+    ("plain", "said"),
+    [
+        ({"rate": 4}, {"rate": "4/s"}),
+        ({"rate": "4", "ttft": "1", "tpot": "50"}, {"rate": "4/s", "ttft": "1 s", "tpot": "50 ms"}),
+        ({"qps": "20", "isl": "1000", "osl": 200}, {"rate": "20/s", "prompt_tokens": 1000, "output_tokens": "200"}),
+        ({"rate": "4", "budget": "$50", "confidence": "90"}, {"rate": "4/s", "budget": "50/h", "confidence": 0.9}),
+        ({"rate": "4", "max_power": 10200}, {"rate": "4/s", "max_power": "10.2 kW"}),
+    ],
+)
+def test_plain_numbers_are_in_the_usual_unit_of_their_field(plain: dict[str, Any], said: dict[str, Any]) -> None:
+    assert serve_request({"model": "8B", **plain}) == serve_request({"model": "8B", **said})
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"ttft": "500"}, "'500' may be 500 s or 500 ms"),
+        ({"tpot": "0.05"}, "'0.05' may be 0.05 ms or 0.05 s"),
+        ({"tpot": 0.05}, "'0.05' may be 0.05 ms or 0.05 s"),
+        ({"qps": "4"}, "qps: rate is given already"),
+        ({"idle_timeout": "5"}, "'5' has no unit"),
+        ({"confidence": "1.5"}, "out of range"),
+        ({"confidence": 95}, "out of range"),
+        ({"ttft": "1,5"}, "decimal comma"),
+    ],
+)
+def test_plain_numbers_that_two_readers_take_for_two_values_are_refused(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(TonnageError, match=told):
+        serve_request({"model": "8B", "rate": "4/s", **given})
 
 
 def test_several_wrong_fields_are_told_at_once() -> None:
     with pytest.raises(BadRequest) as caught:
-        serve_request({"model": "8B", "rate": "4", "ttfft": "1 s", "percentile": "101"})
-    assert all(part in str(caught.value) for part in ("rate: '4' has no unit", "'ttfft'", "percentile: '101'"))
+        serve_request({"model": "8B", "rate": "4 GB", "ttfft": "1 s", "percentile": "101"})
+    assert all(part in str(caught.value) for part in ("rate: '4 GB' is", "'ttfft'", "percentile: '101'"))
 
 
 def test_a_plan_states_the_numbers_it_was_made_with() -> None:
@@ -251,12 +278,11 @@ def test_lengths_replace_those_of_the_profile() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"rate": "4"}, "rate: '4' has no unit"),
         ({"rate": "-4/s"}, "rate: '-4/s' is out of range"),
         ({"rate": "0/s"}, "rate: '0/s' is out of range"),
         ({"rate": "1e12/s"}, "rate: '1e12/s' is out of range"),
         ({"rate": "4 GB"}, "rate: '4 GB' is"),
-        ({"ttft": "500"}, "ttft: '500' has no unit"),
+        ({"ttft": "500"}, "ttft: '500' may be 500 s or 500 ms"),
         ({"ttft": ["1 s"]}, "ttft: one value is expected"),
         ({"concurrency": "64"}, "rate and concurrency contradict"),
         ({"rate": None}, "no load is given"),

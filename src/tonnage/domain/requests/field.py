@@ -7,7 +7,7 @@ import types
 import typing
 from collections.abc import Mapping
 from functools import cache, partial
-from typing import Any, Final, Union
+from typing import Any, Final, NamedTuple, Union
 
 import msgspec
 from msgspec.structs import replace
@@ -48,6 +48,28 @@ ALIASES: Final = {
 }
 """Field: names that vLLM, SGLang, Megatron, Transformers, genai-perf and their like give it."""
 
+
+TAKEN: Final = {"isl": "prompt_tokens", "osl": "output_tokens", "qps": "rate", "rps": "rate"}
+"""Names of other programs that mean one field of ours to everybody: taken as that field."""
+
+
+class Usual(NamedTuple):
+    """The unit of a plain number, between these bounds; outside them it may be meant in another."""
+
+    unit: str
+    least: float = 0.0
+    most: float = math.inf
+    other: str = ""
+
+
+USUAL: Final = {
+    "1/s": Usual("/s"), "USD/h": Usual("/h"), "USD/kWh": Usual("/kWh"), "USD/kW-month": Usual("/kW-month"),
+    "bytes": Usual("GB"), "bytes/s": Usual("GB/s"), "max_power": Usual("W"), "deadline": Usual("h"),
+    "on_for": Usual("h"), "off_for": Usual("h"), "ttft": Usual("s", most=20.0, other="ms"),
+    "tpot": Usual("ms", least=1.0, other="s"), "latency": Usual("ms", least=1.0, other="s"),
+    **dict.fromkeys(("e2e", "think", "think_time", "turn_gap", "environment", "reward"), Usual("s")),
+}  # fmt: skip
+"""Dimension, or name of a field of seconds or watts, -> what the field's usual unit is."""
 
 GROUPS: Final = (
     "Workload",
@@ -95,8 +117,8 @@ class Field(Record):
     """What other programs call it; `fields_of` takes them from their table."""
     short: str = ""
     """One-letter option."""
-    bare: bool = False
-    """An amount that names no time is of the field's: '50' and '$50' are $50/h."""
+    usual: Usual | None = None
+    """What a plain number is of: '20' is 20/s, '$50' is $50/h. `attributes_of` takes it from its table."""
     whole: bool = False
     """The attribute is an integer."""
     entries: Any = None
@@ -169,6 +191,7 @@ def attributes_of(struct: type[msgspec.Struct]) -> tuple[Attribute, ...]:
                 whole=int in members or mark.reads == "integer",
                 choices=_choices(mark, members),
                 aliases=tuple(ALIASES.get(mark.name or info.name, "").split()),
+                usual=USUAL.get(mark.name or info.name) or USUAL.get(mark.reads),
                 default=None if info.default is msgspec.NODEFAULT else info.default,
             )
             for mark in marks

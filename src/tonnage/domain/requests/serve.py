@@ -92,9 +92,7 @@ class Serve(SparseRecord, kw_only=True, tag="serve"):
         ),
     ] = None
     """From the decision to start a replica until its first token; absent = computed. [s]"""
-    budget_usd_per_h: Annotated[
-        float | None, objective_field("most to spend", "USD/h", name="budget", bare=True, high=1e7)
-    ] = None
+    budget_usd_per_h: Annotated[float | None, objective_field("most to spend", "USD/h", name="budget", high=1e7)] = None
     max_context: Annotated[int | None, Field("longest context that must fit", "tokens", name="context", high=1e8)] = (
         None
     )

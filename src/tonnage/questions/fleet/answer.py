@@ -202,7 +202,7 @@ class FleetRequest(SparseRecord, kw_only=True):
     """Of them, how many may be lost at once."""
     budget_usd_per_h: Annotated[
         float | None,
-        objective_field("most to spend, on average over the hours", "USD/h", name="budget", bare=True, high=1e7),
+        objective_field("most to spend, on average over the hours", "USD/h", name="budget", high=1e7),
     ] = None
     confidence: Confidence = 0.8
     """Of every workload that does not state its own."""
