@@ -21,6 +21,8 @@ LONGEST_ECHO = 80
 """Characters of the user's own text that a message repeats; hostile input can be megabytes long."""
 LONGEST_SENTENCE: Final = 2000
 """Of a whole message. [bytes]"""
+NO_SIMULATOR: Final = "the simulator is not installed: pip install 'tonnage[simulate]' brings it"
+"""What every face says where nothing can simulate."""
 UNSEEN: Final = re.compile(
     r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     r"\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"

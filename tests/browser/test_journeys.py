@@ -224,7 +224,9 @@ def test_a_changed_chip_recalculates_and_the_table_and_the_chart_answer_each_oth
     assert "rate=30" in page.url
     page.wait_for_selector(".chart .vega-embed svg", timeout=ANSWER_MS)
     page.click("#options tbody tr:nth-child(2) td:nth-child(2)")
-    assert page.get_attribute("#options tbody tr:nth-child(2)", "class") == "chosen"
+    page.wait_for_selector("#options tbody tr:nth-child(2).chosen", timeout=ANSWER_MS)
+    page.go_back()
+    page.wait_for_selector("#options tbody tr:nth-child(1).chosen", timeout=ANSWER_MS)
     page.go_back()
     page.wait_for_selector("main:not([aria-busy]) .asked:has-text(' 2 req/s')", timeout=ANSWER_MS)
 

@@ -80,5 +80,5 @@ def test_what_needs_a_simulation_to_be_answered_at_all_is_left_out_and_said(answ
 
 def test_a_simulation_names_the_extra(answers: dict[str, dict[str, Any]]) -> None:
     assert answers["simulate"]["code"] == 2
-    sentence = "tonnage: simulating needs numba, which is not installed: pip install 'tonnage[simulate]'\n"
+    sentence = "tonnage: the simulator is not installed: pip install 'tonnage[simulate]' brings it\n"
     assert answers["simulate"]["err"] == sentence

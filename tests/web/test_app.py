@@ -196,7 +196,8 @@ def test_pictures_exports_and_comparison_of_a_kept_answer(client: Any) -> None:
     assert client.get("/chart/abc/memory-light.svg").status_code == 404
     assert "vllm serve" in client.get(f"/export/{key}", params={"to": "vllm"}, headers=HTML).text
     assert client.get(f"/export/{key}", params={"to": "nobody"}).status_code == 400
-    assert f'href="/numbers/{key}?of=plan%2Fserve' in page  # the question beside the key: the link outlives the server
+    # The question stands beside the key: the link outlives the server.
+    assert f'href="/numbers/{key}?option=1&amp;of=plan%2Fserve' in page
     opened = client.get(f"/numbers/{key}", headers=HTML).text
     assert "matrix products" in opened and "h100-sxm5-80gb.vllm.grids" in opened
     told = client.get(f"/numbers/{key}", headers={"accept": "application/json"}).json()

@@ -1,16 +1,19 @@
 """What a page leaves out of a document: how to go on in a terminal, which notes hold apart from what they say."""
 
 import ast
+from html import unescape
 
 import pytest
 from tests.style.source import modules, tree_of
 
 import tonnage
+from tonnage.errors import NO_SIMULATOR
 from tonnage.questions.answers import document_of
 from tonnage.report.document import Note
 from tonnage.report.html import blocks as as_html
 from tonnage.report.html import markdown
-from tonnage.web import view
+from tonnage.web import pages, questions, view
+from tonnage.web.questions import QUESTIONS
 
 HINTS = ("--why", "--all", "tonnage explain")
 
@@ -47,3 +50,39 @@ def test_no_report_writes_a_hint_as_the_text_of_a_note() -> None:
         if isinstance(value, ast.Constant) and any(hint in str(value.value) for hint in HINTS)
     ]
     assert not found
+
+
+@pytest.mark.parametrize("path", ["", *QUESTIONS])
+def test_every_page_says_in_the_same_words_that_nothing_can_simulate(
+    monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    def page() -> str:
+        return pages.question_page(QUESTIONS[path], given={}) if path else pages.front_page()
+
+    assert "no-simulator" not in page()
+    monkeypatch.setattr(pages, "can_simulate", lambda: False)
+    told = unescape(page())
+    assert f"<b>Estimates only:</b> {NO_SIMULATOR}" in told and "pip install 'tonnage[simulate]'" in told
+
+
+def test_nothing_is_waited_for_where_nothing_can_simulate(monkeypatch: pytest.MonkeyPatch) -> None:
+    serve = QUESTIONS["plan/serve"]
+    assert questions.at_first(serve, serve.example) is not None
+    monkeypatch.setattr(questions, "can_simulate", lambda: False)
+    assert questions.at_first(serve, serve.example) is None
+
+
+def test_a_chosen_option_is_what_card_charts_and_reasons_are_about() -> None:
+    plan = tonnage.plan_serve("8B", rate="4/s", traffic="chat", ttft="1 s", accelerator=["L40S", "H100"], quick=True)
+    given = {"model": "8B", "rate": "4/s", "traffic": "chat", "ttft": "1 s"}
+    first = view.answer_view(plan, key="k", path="plan/serve", given=given)
+    other = view.answer_view(plan, key="k", option=3, path="plan/serve", given=given)
+    third = plan.options[2]
+    assert other.price == f"${third.bill.usd_per_hour:,.2f}/h" and not first.texts.get("chosen")
+    (line,) = other.texts["chosen"]
+    more = third.bill.usd_per_hour - plan.options[0].bill.usd_per_hour
+    assert f"${abs(more):,.2f}/h {'more' if more > 0 else 'less'}" in line.text if abs(more) > 0.005 else True
+    assert "against the recommended" in line.text and 2 in other.table.options
+    assert dict(first.tabs)["Memory"] != dict(other.tabs)["Memory"]
+    assert first.chart.body["params"] == [{"name": "chosen", "value": 1}]
+    assert other.chart.body["params"] == [{"name": "chosen", "value": 3}]

@@ -80,28 +80,29 @@ class Rival(NamedTuple):
         return self.measured.value * math.exp(moved if rising else -moved)
 
 
-def first_of(plan: RankedPlan[Any, Any]) -> FirstMeasurement | None:
+def first_of(plan: RankedPlan[Any, Any], *, of: int | None = None) -> FirstMeasurement | None:
     """
     The measurement of ranked options, of those that may cost less than the first may; None where there are none.
 
-    At most `COMPETING` are weighed, the first among them.
+    At most `COMPETING` are weighed, the first among them. With `of` it is a measurement of the option at that place.
     """
     options = [option for option in plan.options if isinstance(option, Weighed)]
     if not options:
         return None
     confidence, free = getattr(plan.request, "confidence", 0.5), 1.0 - getattr(plan.request, "headroom", 0.0)
     cap = _money(options[0], high=True)
-    near = [place for place in range(1, len(options)) if _money(options[place], high=False) <= cap]
-    chosen = sorted(near, key=lambda place: (_money(options[place], high=False), place))[: COMPETING - 1]
+    near = [place for place in range(1, len(options)) if place == of or _money(options[place], high=False) <= cap]
+    chosen = sorted(near, key=lambda place: (place != of, _money(options[place], high=False), place))[: COMPETING - 1]
     rivals = [rival_of(options[place], place, free=free, confidence=confidence) for place in (0, *chosen)]
-    return likeliest_to_overturn(rivals, confidence=confidence)
+    return likeliest_to_overturn(rivals, confidence=confidence, of=of)
 
 
-def likeliest_to_overturn(rivals: Sequence[Rival], *, confidence: float) -> FirstMeasurement:
+def likeliest_to_overturn(rivals: Sequence[Rival], *, confidence: float, of: int | None = None) -> FirstMeasurement:
     """
     Of the measurements of each rival, the one whose outcomes most often lead to another than the first.
 
-    Where none does so with a chance of `LEAST`, that of the first, with the words that it changes no choice.
+    Where none does so with a chance of `LEAST`, that of the first, with the words that it changes no choice. With `of`
+    only the option at that place is measured.
 
     Parameters
     ----------
@@ -111,18 +112,19 @@ def likeliest_to_overturn(rivals: Sequence[Rival], *, confidence: float) -> Firs
         Chance of keeping its limits that an option needs. [-]
     """
     needed = score_of(end_at(confidence))
-    best, lead, where = 0.0, rivals[0], (0.0, 0, False)
+    best, lead, where = 0.0, next(rival for rival in rivals if of in (None, rival.place)), (0.0, 0, False)
+    alone = lead
     # What is ranked behind for its price's trust, say, is behind it whatever its speed.
     while ahead := _choice(rivals, rivals[0], 0.0, needed=needed, prior=True):
         rivals = [*rivals[:ahead], *rivals[ahead + 1 :]]
-    for rival in rivals:
+    for rival in rivals if of is None else [one for one in rivals if one.place == of]:
         picks = [_choice(rivals, rival, outcome, needed=needed) for outcome in _outcomes()]
         turned = (_turns(rivals, rival, pick, at, needed=needed) for pick, at in zip(picks, _outcomes(), strict=True))
         share = sum(turned) / _STEPS
         if share > best:
             best, lead, where = share, rival, _turning_point(rivals, rival, picks, needed=needed)
     if best < LEAST:
-        return narrows(rivals[0], "no likely result changes the choice")
+        return narrows(alone, "no likely result changes the choice")
     outcome, becomes, slower = where
     unit, value = lead.measured.unit, lead.at(outcome)
     above = slower == (unit == "s")

@@ -73,11 +73,24 @@ def _kind_of(answer: Any) -> Question | None:
     return kind_of_answer(answer)
 
 
-def document_of(answer: Any, *, top: int | None = None, every: bool = False, **about: object) -> Document:
-    """The answer as blocks; `top` options where it has many, or every one; otherwise the five of a first screen."""
+def document_of(
+    answer: Any, *, top: int | None = None, every: bool = False, rank: int = 1, **about: object
+) -> Document:
+    """
+    The answer as blocks; `top` options where it has many, or every one; otherwise the five of a first screen.
+
+    `rank` is that of the option it is about, where the answer lets one be chosen (`choosable`).
+    """
     most = EVERY if every else top
     if (kind := _kind_of(answer)) is not None:
-        return _finished(kind.find("page", "PAGE").document(answer, most=most), answer)
+        page = kind.find("page", "PAGE")
+        if rank == 1:
+            return _finished(page.document(answer, most=most), answer)
+        if answer.measure_first is not None:
+            from tonnage.core.measure_first import first_of
+
+            answer = msgspec.structs.replace(answer, measure_first=first_of(answer, of=rank - 1))
+        return _finished(page.document(answer, most=most, rank=rank), answer)
     shown = _SHOWN[type(answer).__name__]
     return _finished(_import_function(shown.report)(answer, **({"most": most} if shown.cut else about)), answer)
 
@@ -96,10 +109,10 @@ def explanation_of(plan: Any, *, rank: int = 1) -> Document:
     return _finished(kind.find("page", "PAGE").opened(plan, rank=rank), plan)
 
 
-def charts_of(answer: Any) -> tuple[Chart, ...]:
-    """The pictures of an answer, the most telling first; none for kinds without."""
+def charts_of(answer: Any, *, rank: int = 1) -> tuple[Chart, ...]:
+    """The pictures of an answer, of the option of that rank, the most telling first; none for kinds without."""
     if (kind := _kind_of(answer)) is not None:
-        drawn = kind.find("page", "PAGE").charts(answer)
+        drawn = kind.find("page", "PAGE").charts(answer, *([rank] if rank > 1 else []))
     else:
         shown = _SHOWN.get(type(answer).__name__)
         drawn = _import_function(shown.charts)(answer) if shown is not None and shown.charts else ()
@@ -123,6 +136,12 @@ def works(answer: Any) -> bool:
 def explains(answer: Any) -> bool:
     """Whether its options can be opened one by one."""
     return _kind_of(answer) is not None
+
+
+def choosable(answer: Any) -> int:
+    """How many options there are to choose from, which the answer is then about; 0 where it ranks none."""
+    kind = _kind_of(answer)
+    return len(answer.options) if kind is not None and getattr(kind.find("page", "PAGE"), "linked", False) else 0
 
 
 def _import_function(where: str) -> Any:
@@ -158,7 +177,7 @@ def show(
 
     `question` stands above an answer that does not hold its own: a simulation, a comparison; `about` goes on.
     """
-    document = document_of(answer, top=top, every=every, **about)
+    document = document_of(answer, top=top, every=every, rank=1, **about)
     if question:
         asked = Text(" · ".join(filter(None, question)), kind="asked")
         document = msgspec.structs.replace(document, first=(asked, *document.first))

@@ -108,9 +108,9 @@ class Text(Record, tag_field="block", tag="text"):
     """A line of text."""
 
     text: str
-    kind: Literal["", "asked", "fact", "check", "measured", "flip", "relaxed"] = ""
-    """The question again; what changes nothing; what to look at first; what moved numbers; what would change it;
-    a constraint that is given up, written as its option."""
+    kind: Literal["", "asked", "chosen", "fact", "check", "measured", "flip", "relaxed"] = ""
+    """The question again; the chosen option against the recommended one; what changes nothing; what to look at first;
+    what moved numbers; what would change it; a constraint that is given up, written as its option."""
     asks: Mapping[str, str] = {}
     """Fields of the request that ask for what the line offers."""
 

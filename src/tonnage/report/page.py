@@ -36,6 +36,7 @@ from tonnage.report.wording import (
     decisions,
     interval,
     made_note,
+    money,
     parts_table,
     rejections,
     shortages_text,
@@ -86,13 +87,13 @@ class Page(Record, kw_only=True):
     ranking: Callable[..., Ranking] = lambda _: Ranking(lambda one: one.cost.value, lambda one: _wall_s(one).value)
     """How the options of a plan compare: jobs by cost and time."""
     answer: Callable[..., Headline]
-    """(plan, first option) -> the recommendation."""
+    """(plan, chosen option) -> its headline."""
     meters: Callable[..., list[Meter]]
     cells: Callable[..., Sequence[Cell]]
     """Columns of the table after the choice and the accelerators."""
     risks: Callable[..., Sequence[str | Text]]
     why: Callable[..., Mapping[str, Contents]]
-    """Reasons that other kinds do not have."""
+    """(plan, chosen option) -> reasons that other kinds do not have."""
     name: Callable[..., str] = lambda option: option.configuration.label(part_name)
     """An option in the heading of what opens it."""
     parts: Callable[..., Mapping[str, Contents]]
@@ -114,11 +115,12 @@ class Page(Record, kw_only=True):
     """(option, short name) -> its accelerators."""
     linked: bool = True
     """Rows lead to the option that they are."""
-    charts: Charts = lambda _: ()
+    charts: Charts = lambda *_: ()
+    """(plan, rank of the chosen option) -> pictures."""
 
-    def document(self, plan: Ranked, *, most: int | None) -> Document:
-        """The plan as blocks: what is decided upon, and why it is so."""
-        return _document(plan, self, most=most)
+    def document(self, plan: Ranked, *, most: int | None, rank: int = 1) -> Document:
+        """The plan as blocks: what is decided upon, and why it is so; of a `rank` beside the first, what is chosen."""
+        return _document(plan, self, most=most, rank=rank)
 
     def opened(self, plan: Ranked, *, rank: int) -> Document:
         """
@@ -140,16 +142,17 @@ class WholePage(Record, kw_only=True):
     charts: Charts = lambda _: ()
 
 
-def _document(plan: Ranked, page: Page, *, most: int | None) -> Document:
+def _document(plan: Ranked, page: Page, *, most: int | None, rank: int) -> Document:
     """
-    A plan as first screen and reasons; where it has no options, the screen says why.
+    A plan as first screen and reasons, of the option of that rank; where it has no options, the screen says why.
 
     `most` rows of its table; None = those that a first screen shows.
     """
     question = page.question(plan)
     if plan.options:
-        few, best = () if most else page.few(plan), plan.options[0]
+        few, best = () if most else page.few(plan), option_at_rank(plan.options, rank)
         picks = [Pick("", i) for i in few] or rows_shown(plan, page.ranking(plan), top=most)
+        picks += [Pick("", rank - 1)] if all(pick.place != rank - 1 for pick in picks) else []
         first = first_screen(
             question=question,
             answer=page.answer(plan, best),
@@ -159,9 +162,32 @@ def _document(plan: Ranked, page: Page, *, most: int | None) -> Document:
             measure=plan.measure_first,
             rest=left_out(plan.rejected, what=page.lost, hidden=len(plan.options) - len(picks)),
         )
+        first = (*first[:2], *_difference(plan, page, rank), *first[2:])
     else:
         first = no_plan(plan, question=question, what=page.tried)
-    return Document(first, _reasons(plan, page))
+    return Document(first, _reasons(plan, page, rank))
+
+
+def _difference(plan: Ranked, page: Page, rank: int) -> tuple[Text, ...]:
+    """A line on the chosen option against the recommended one: what it costs more, each figure beside the other."""
+    if rank == 1:
+        return ()
+    first, chosen = plan.options[0], plan.options[rank - 1]
+    lead, head = page.answer(plan, first), page.answer(plan, chosen)
+    price = page.ranking(plan).price
+    usd = price(chosen) - price(first)
+    paid = f"${abs(usd):,.2f}/h" if "/h" in lead.price else money(abs(usd))
+    told = [f"{paid} {'more' if usd > 0 else 'less'}" if abs(usd) >= 0.005 else "the same price"]
+    pairs = zip(page.meters(plan, chosen), page.meters(plan, first), strict=False)
+    told += [
+        f"{own.name} {own.value} instead of {other.value}"
+        for own, other in pairs
+        if own.share is not None and own.name == other.name and own.value != other.value
+    ]
+    chances = chance_text(getattr(chosen, "chance", None)), chance_text(getattr(first, "chance", None))
+    told += [f"chance {chances[0]} instead of {chances[1]}"] if all(chances) and chances[0] != chances[1] else []
+    line = f"{head.text} against the recommended {lead.text} at {lead.price}: {', '.join(told)}."
+    return (Text(line, kind="chosen"),)
 
 
 def _table(plan: Ranked, page: Page, picks: Sequence[Pick], cells: Sequence[Cell]) -> Table:
@@ -182,7 +208,7 @@ def _cell(pick: Pick, text: str) -> str:
     return text.removesuffix(", unsure") if pick.name == "even" else text
 
 
-def _reasons(plan: Ranked, page: Page) -> tuple[Section, ...]:
+def _reasons(plan: Ranked, page: Page, rank: int) -> tuple[Section, ...]:
     """Why it is so: the answer and the verdicts, what is particular to the kind, then what every kind ends with."""
     shown, dates = plan.options[:SHOWN], sorted(plan.provenance.catalogue.items())
     looked = page.looked(plan)
@@ -193,7 +219,7 @@ def _reasons(plan: Ranked, page: Page) -> tuple[Section, ...]:
                 f"{i}. {page.lead(o)}{o.verdict}{TIE if i > 1 and getattr(o, 'ties', False) else ''}"
                 for i, o in enumerate(shown, 1)
             ],
-            **page.why(plan),
+            **(page.why(plan, plan.options[rank - 1]) if shown else {}),
             "What would change this": map(break_even_text, plan.break_even),
             "Hosts too small for the accelerators": [
                 f"{i}. {text}" for i, o in enumerate(shown, 1) if page.hosts and (text := shortages_text(o.needs))

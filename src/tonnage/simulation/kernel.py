@@ -26,13 +26,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from tonnage.errors import BadRequest
+from tonnage.errors import NO_SIMULATOR, BadRequest
 
 try:
     import numba
     from numba.extending import intrinsic, overload
 except ModuleNotFoundError:
-    raise BadRequest("simulating needs numba, which is not installed: pip install 'tonnage[simulate]'") from None
+    raise BadRequest(NO_SIMULATOR) from None
 
 
 Function = TypeVar("Function", bound=Callable[..., object])

@@ -61,7 +61,7 @@ STATUSES: Final[dict[type[TonnageError], int]] = {Busy: 503, TooLong: 504, TooMu
 NOT_ASKED_NOTE: Final = (
     "Another site led you here, so that nothing was asked yet. If the form says what you want to know, press Answer."
 )
-_CHART: Final = re.compile(r"([a-z-]{1,40})-(light|dark)\.(svg|json)")
+_CHART: Final = re.compile(r"([a-z-]{1,40}?)(?:-(\d{1,3}))?-(light|dark)\.(svg|json)")
 
 _ONE_NAME: Final = re.compile(r"\{[^}:]*(?::(?!path)[^}]*)?\}")
 """A name in the address of a handler, which holds no slash."""
@@ -170,11 +170,14 @@ async def _index(request: Asked) -> Response[str]:
 
 @get("/example")
 async def _example(request: Asked) -> Response[str]:
-    """The answer to the question on the first page, by averages; kept like any other."""
-    jobs, client, question = jobs_of(request), client_of(request), QUESTIONS[pages.EXAMPLE]
+    """The answer to a form's example, by averages where that is possible; kept like any other."""
+    jobs, client, path = jobs_of(request), client_of(request), request.query_params.get("of", pages.EXAMPLE)
+    if path not in QUESTIONS:
+        raise HTTPException(status_code=404, detail=f"no question '{path[:40]}'")
+    question = QUESTIONS[path]
     asked = at_first(question, question.example) or nest_form_names(question.example)
     key, kept = await jobs.ask(question.path, request=asked, client=client)
-    return html_reply(await made(request, "example", key=key, kept=kept))
+    return html_reply(await made(request, "example", key=key, kept=kept, path=path))
 
 
 @get("/accuracy")
@@ -233,7 +236,7 @@ def _question(path: str) -> Any:
 
     async def handle(request: Asked) -> Response[Any]:
         jobs, client, given = jobs_of(request), client_of(request), fields_of(request)
-        every = given.pop("all", "") == "true"
+        every, option = given.pop("all", "") == "true", given.pop("option", "1") if question.kind else "1"
         if wants_json(request):
             if request.scope.get(NOT_ASKED):
                 raise HTTPException(status_code=403, detail="requests from other sites are refused")
@@ -243,7 +246,7 @@ def _question(path: str) -> Any:
 
         async def page(kept: tuple[str, Kept] | None, *, waits: bool = False, note: str = "") -> str:
             shown: str = await made(
-                request, "page", path=path, given=given, kept=kept, waits=waits, note=note, every=every
+                request, "page", path=path, given=given, kept=kept, waits=waits, note=note, every=every, option=option
             )
             return shown
 
@@ -320,11 +323,13 @@ async def _chart(request: Asked) -> Response[bytes]:
     drawn = None
     if match is not None:
         drawn = await jobs.pictures.run(
-            "chart", {"kept": found, "name": match[1], "theme": match[2], "form": match[3]}, client=client_of(request)
+            "chart",
+            {"kept": found, "name": match[1], "option": int(match[2] or 1), "theme": match[3], "form": match[4]},
+            client=client_of(request),
         )
     if drawn is None:
         raise HTTPException(status_code=404, detail=f"this answer has no picture '{name[:40]}'")
-    kind = JSON if match is not None and match[3] == "json" else "image/svg+xml"
+    kind = JSON if match is not None and match[4] == "json" else "image/svg+xml"
     return Response(drawn, media_type=kind, headers=CACHED)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -13,7 +13,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tonnage import catalog
-from tonnage.catalog import model_name
 from tonnage.catalog.models import model_ids
 from tonnage.catalog.rows import data_version
 from tonnage.catalog.traffic import profiles
@@ -21,20 +20,21 @@ from tonnage.domain.answer import Breakdown
 from tonnage.domain.metrics import OBJECTIVES
 from tonnage.domain.plan import ServePlan
 from tonnage.domain.published import Near
-from tonnage.domain.requests.field import Field
 from tonnage.domain.train_plan import TrainPlan
+from tonnage.errors import NO_SIMULATOR
 from tonnage.export import Offered, Written
-from tonnage.questions.answers import explains, explanation_of
+from tonnage.questions.answers import choosable, explains, explanation_of
 from tonnage.questions.check.page import values_text
 from tonnage.questions.question import LENGTHS
 from tonnage.record import Record
 from tonnage.report import html
 from tonnage.report.document import Section, grid
 from tonnage.report.wording import figure_name
-from tonnage.version import __version__
+from tonnage.version import __version__, can_simulate
+from tonnage.web.inputs import group_fields, inputs_of
 from tonnage.web.listings import LISTINGS, ListingView, accuracy_rows, cheapest_rows, counts
 from tonnage.web.measured import CHOICE, NONE
-from tonnage.web.questions import OWN_LENGTHS, QUESTIONS, Question, field_problems, nest_form_names
+from tonnage.web.questions import QUESTIONS, Question, field_problems, nest_form_names
 from tonnage.web.records import Kept, Limits
 from tonnage.web.view import answer_view, linked_picture, without_commands
 from tonnage.web.what_if import WhatIf, changes_text, form_fields, moved_figures, what_ifs
@@ -44,23 +44,6 @@ EXAMPLE: Final = "plan/serve"
 SHOWN_FIRST: Final = ("H100", "H200", "B200", "MI300X", "A100 80GB", "L40S")
 """Accelerators whose prices the front page shows."""
 CATALOGUE: Final = (*((path, kind.title) for path, kind in LISTINGS.items()), ("accuracy", "Accuracy"))
-UNITS: Final = {"1/s": "per second", "s": "s", "USD": "$", "USD/h": "$/h", "bytes": "GB", "tokens": "tokens",
-                "bytes/s": "GB/s", "W": "W"}  # fmt: skip
-"""Dimension -> what stands beside its input."""
-ACRONYMS: Final = {
-    **{one.title.lower(): one.title for one in OBJECTIVES}, "eu": "EU only", "tp": "TP", "pp": "PP", "dp": "DP",
-    "ep": "EP", "cp": "CP", "kv": "KV cache", "ecc": "ECC", "mig": "MIG", "nvlink": "NVLink", "nvme": "NVMe",
-    "lora": "LoRA", "gpu": "GPU", "cpu": "CPU", "slo": "SLO", "fps": "FPS", "moe": "MoE", "rl": "RL",
-    "usd": "USD", "pue": "PUE",
-}  # fmt: skip
-"""Words of field names that are written otherwise."""
-LABELS: Final = {
-    **{one.title.lower(): one.words for one in OBJECTIVES},
-    "rate": "Requests",
-    CHOICE.name: "Measurements that count",
-}
-"""Names of fields that a form writes out; chips keep the short ones."""
-GROUPS: Final = ("Workload", "Objectives", "Accelerators", "Offers", "Reliability", "Model and engine", "Search")
 NEAREST: Final = "Nearest measurements"
 """Section that marks of evidence lead to."""
 MOST_TYPE: Final = 90
@@ -74,8 +57,6 @@ FIGURES: Final = {
     "networks": "Latency of vision, audio and embedding", "training step": "Step time, training",
 }  # fmt: skip
 """Figures of the accuracy table, written out."""
-CARDS: Final = ("chat", "code", "rag", "summarise", "reasoning", "agent")
-"""Traffic profiles that a form shows side by side."""
 
 
 class Shown(Record, kw_only=True):
@@ -87,6 +68,8 @@ class Shown(Record, kw_only=True):
     """It holds until the simulated one is there."""
     every: bool = False
     """All options in the table."""
+    option: int = 1
+    """Rank of the option that is chosen."""
 
 
 def front_page(additions: catalog.Additions = catalog.NOTHING) -> str:
@@ -108,7 +91,6 @@ def front_page(additions: catalog.Additions = catalog.NOTHING) -> str:
     return _asking(
         question, values=question.example, error="", front=True, counts=counts(additions),
         cheapest=Markup(prices), accuracy=Markup(f"<p class='note'>{about}</p>{found}"),
-        example_note="The answer to this question appears here in a moment.",
     )  # fmt: skip
 
 
@@ -123,31 +105,34 @@ def question_page(
         problems = {name: without_commands(why) for name, why in found.items()}
         return _asking(question, values=values, error=without_commands(error) or error, problems=problems)
     answer, key = shown.answer, shown.key
+    option = shown.option if shown.option <= choosable(answer) else 1
     asked = urlencode(given)
-    view = answer_view(answer, key=key, every=shown.every, path=question.path, given=given,
+    chosen = f"&option={option}" if option > 1 else ""
+    view = answer_view(answer, key=key, every=shown.every, option=option, path=question.path, given=given,
                        known=frozenset(field.name for field in question.fields))  # fmt: skip
     figure = (
         ""
         if view.chart is None
-        else html.figures([view.chart], picture=lambda chart: linked_picture(chart, key, at_once=True))
+        else html.figures([view.chart], picture=lambda chart: linked_picture(chart, key, at_once=True, option=option))
     )
-    inputs = _inputs(question, values)
+    inputs = inputs_of(question, values)
     hidden = len(getattr(answer, "options", ())) - (len(view.table.rows) if view.table else 0)
     return _fill(
         "question.html",
         title=question.title, question=question, front=False, error="", problems={}, view=view, key=key,
-        all_link=f"/{question.path}?{asked}#options" if hidden <= 0 else f"/{question.path}?{asked}&all=true#options",
+        all_link=f"/{question.path}?{asked}{chosen}{'&all=true' if hidden > 0 else ''}#options",
         hidden=hidden if hidden > 0 else 0,
         chips=[one for one in inputs if one["value"]],
         essentials=[one for one in inputs if one["name"] in question.essentials],
-        grouped=_group_fields(one for one in inputs if one["name"] not in question.essentials and not one["value"]),
+        grouped=group_fields(one for one in inputs if one["name"] not in question.essentials and not one["value"]),
         figure=Markup(figure), blocks=Markup(view.blocks),
         tabs=[(name, Markup(content)) for name, content in view.tabs],
-        link=f"/{question.path}?{asked}", of=urlencode({"of": f"{question.path}?{asked}"}),
+        link=f"{view.address}{chosen}", of=urlencode({"of": f"{question.path}?{asked}"}),
         left=urlencode({"left": f"{question.path}?{asked}"}),
         without=f"/{question.path}?{urlencode({**given, CHOICE.name: NONE})}",
         changeable=bool(what_ifs(question.path, nest_form_names(given))),
         waits=f"/progress/{question.path}?{asked}" if shown.waits else "",
+        simulated=f"/{question.path}?{urlencode({k: v for k, v in given.items() if k != question.at_first})}",
         opens=isinstance(answer, ServePlan | TrainPlan) and bool(answer.options),
         starts=isinstance(answer, ServePlan) and bool(answer.options),
     )  # fmt: skip
@@ -158,26 +143,27 @@ def _asking(
     front: bool = False, **more: Any,
 ) -> str:  # fmt: skip
     """A form without an answer; on the front page its empty fields stand among the others."""
-    inputs = _inputs(question, values, problems=problems or {})
-    first = {name: place for place, name in enumerate(question.essentials)}
-    shown = [one for one in inputs if one["value"]] if front else inputs
+    inputs = inputs_of(question, values, problems=problems or {})
+    below = LENGTHS if any(one["cards"] for one in inputs) else ()  # own lengths stand beside the traffic
+    first = {name: place for place, name in enumerate(dict.fromkeys((*question.essentials, *below)))}
+    shown = [one for one in inputs if one["value"] or one["name"] in below] if front else inputs
     return _fill(
         "question.html",
         title="Tonnage" if front else question.title, question=question, front=front, error=error,
         problems=problems or {}, view=None, waits="",
         essentials=sorted(
             (one for one in shown if one["name"] in first),
-            key=lambda one: (front and bool(one["cards"]), first[one["name"]]),
+            key=lambda one: (bool(one["cards"]) or one["name"] in below, first[one["name"]]),
         ),
-        grouped=_group_fields([one for one in inputs if one not in shown or one["name"] not in first]), **more,
+        grouped=group_fields([one for one in inputs if one not in shown or one["name"] not in first]), **more,
     )  # fmt: skip
 
 
-def example_page(key: str, kept: Kept) -> str:
-    """The answer beside the question of the front page."""
-    question = QUESTIONS[EXAMPLE]
-    view = answer_view(kept.answer, key=key)
-    return _fill("example.html", view=view, key=key, open=f"/{EXAMPLE}?{urlencode(question.example)}")
+def example_page(key: str, kept: Kept, *, path: str) -> str:
+    """The answer to the example of a form, beside it."""
+    question = QUESTIONS[path]
+    view = answer_view(kept.answer, key=key, path=path, given=question.example)
+    return _fill("example.html", view=view, key=key, open=f"/{path}?{urlencode(question.example)}")
 
 
 def listing_page(view: ListingView) -> str:
@@ -209,7 +195,7 @@ def compare_page(columns: Sequence[tuple[str, Kept]], *, left: str, others: Sequ
     answers = [found.answer for _, found in columns]
     told = []
     for (key, found), answer in zip(columns, answers, strict=True):
-        view = answer_view(answer, key=key)
+        view = answer_view(answer, key=key, path=found.path, given=form_fields(found.request))
         options = "" if view.table is None else html.blocks([view.table])
         told.append(
             {"title": QUESTIONS[found.path].title, "view": view, "key": key, "table": Markup(options + view.blocks)}
@@ -328,6 +314,7 @@ def _fields_of(schema: Mapping[str, Any], group: str = "") -> list[tuple[str, st
             continue
         kinds = [one.get("type", "") if "enum" not in one else " | ".join(map(str, one["enum"]))
                  for one in told.get("anyOf", [told])]  # fmt: skip
+        kinds = [" or ".join(kind) if isinstance(kind, list) else kind for kind in kinds]
         words = dict.fromkeys(str(kind) for kind in kinds if kind and kind != "null")
         rows.append((f"{group}{name}", " or ".join(words)[:MOST_TYPE], told.get("description", "")))
     return rows
@@ -340,92 +327,20 @@ def style() -> str:
     return html.STYLE + own
 
 
-def _inputs(
-    question: Question, values: Mapping[str, Any], *, problems: Mapping[str, str] | None = None
-) -> list[dict[str, Any]]:
-    own = OWN_LENGTHS if all(values.get(name) for name in LENGTHS) else ""
-    return [
-        _input(field, values.get(field.name, ""), written=field.name in question.as_yaml,
-               problem=(problems or {}).get(field.name, ""), otherwise=own)
-        for field in question.fields
-    ]  # fmt: skip
-
-
-def _group_fields(inputs: Iterable[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Fields by their group, in the order in which people meet them."""
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for one in inputs:
-        groups.setdefault(one["group"] or "Other", []).append(one)
-    return sorted(groups.items(), key=lambda item: GROUPS.index(item[0]) if item[0] in GROUPS else len(GROUPS))
-
-
-def _input(field: Field, value: Any, *, written: bool, problem: str, otherwise: str) -> dict[str, Any]:
-    """What the template says of one field: how it is named, filled, chosen from, and what is wrong with it."""
-    text, (group, _, last) = str(value), field.name.rpartition(".")
-    choices = ("true", "false") if field.reads == "flag" else field.choices
-    label = _label(last)
-    has_unit = any(letter.isalpha() or letter in "$%/" for letter in text)
-    cards = _cards(text) if field.name == "traffic" else ()
-    return {
-        "name": field.name,
-        "chip": f"{group.replace('_', ' ').capitalize()}: {label}" if group else label,
-        "label": f"{group.replace('_', ' ').capitalize()}: {label}" if group else LABELS.get(last, label),
-        "help": "mean tokens of published traces" if cards else field.help.replace(", path, or", ", or"),
-        "cards": cards,
-        "picked": text or otherwise,
-        "group": group.replace("_", " ").capitalize() if group else field.group,
-        "value": text,
-        "said": _model_said(text) if last == "model" else text,
-        "unit": "" if field.choices or has_unit else UNITS.get(field.reads, ""),
-        "rows": max(3, text.count("\n") + 1) if written else 0,
-        "wide": written or last == "model",
-        "choices": choices if field.reads in ("flag", "text") else (),
-        "problem": problem,
-        "list": {"model": "models", "accelerator": "accelerators", "exclude": "accelerators", "traffic": "profiles",
-                 "profile": "profiles"}.get(last, ""),
-    }  # fmt: skip
-
-
-def _cards(value: str) -> tuple[tuple[str, str, str], ...]:
-    """Traffic profiles to choose from, with their mean lengths; none where something else is asked for."""
-    if value not in ("", OWN_LENGTHS, *CARDS):
-        return ()
-    lengths = {name: profiles()[name].lengths for name in CARDS}
-    known = (
-        (
-            name,
-            "RAG" if name == "rag" else name.capitalize(),
-            f"{it.prompt_tokens:,.0f} in, {it.output_tokens:,.0f} out",
-        )
-        for name, it in lengths.items()
-    )
-    return (*known, (OWN_LENGTHS, "Own", "set lengths"))
-
-
-def _label(name: str) -> str:
-    """
-    A field's name as people write it.
-
-    Examples
-    --------
-    >>> _label("kv_host_link"), _label("ttft"), _label("peak_to_mean")
-    ('KV cache host link', 'TTFT', 'Peak to mean')
-    """
-    words = " ".join(ACRONYMS.get(word, word) for word in name.split("_"))
-    return words[:1].upper() + words[1:]
-
-
-def _model_said(text: str) -> str:
-    """The model as people write it, where the catalogue knows the name."""
-    known = "/" in text and not text.endswith((".json", ".gguf", ".yaml")) and "://" not in text
-    return model_name(text) if known else text
-
-
 def _fill(name: str, **values: Any) -> str:
+    """A template with those values and what all pages hold."""
     page: str = (
         _environment()
         .get_template(name)
-        .render(questions=QUESTIONS.values(), version=__version__, data=data_version(), catalogue=CATALOGUE, **values)
+        .render(
+            questions=QUESTIONS.values(),
+            version=__version__,
+            data=data_version(),
+            catalogue=CATALOGUE,
+            simulates=can_simulate(),
+            lacking=NO_SIMULATOR,
+            **values,
+        )
     )
     return page
 

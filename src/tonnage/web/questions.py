@@ -25,6 +25,7 @@ from tonnage.questions.fit.question import FitAnswer
 from tonnage.questions.own.question import LocalRequest
 from tonnage.questions.question import LENGTHS, LLAMA_8B, Form
 from tonnage.questions.registry import KINDS, REQUESTS
+from tonnage.version import can_simulate
 from tonnage.web.examples import CASE, LOG, METRICS, SERVICE, WAYS
 from tonnage.web.measured import with_choice
 
@@ -248,8 +249,11 @@ def _missing(name: str) -> str:
 
 
 def at_first(question: Question, given: Mapping[str, str]) -> dict[str, Any] | None:
-    """The request whose answer is there at once; None where the whole one is, or where the asker has decided."""
-    if not question.at_first or question.at_first in given:
+    """
+    The request whose answer is there at once; None where the whole one is, where the asker has decided,
+    or where nothing can simulate.
+    """
+    if not question.at_first or question.at_first in given or not can_simulate():
         return None
     return nest_form_names({**given, question.at_first: "true"})
 

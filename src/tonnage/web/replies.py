@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 from litestar import MediaType, Request, Response
 from litestar.exceptions import HTTPException
 
+from tonnage.domain.requests.field import TAKEN
 from tonnage.web.guard import NOT_ASKED, is_loopback, single_fields
 from tonnage.web.jobs import Jobs
 from tonnage.web.openapi import ANSWER_KEY
@@ -37,7 +38,7 @@ def client_of(request: Asked) -> str:
 
 def fields_of(request: Asked) -> dict[str, str]:
     """Fields of the address, each once."""
-    return single_fields(request.query_params.multi_items())
+    return {TAKEN.get(name, name): text for name, text in single_fields(request.query_params.multi_items()).items()}
 
 
 def still_here(jobs: Jobs, key: str) -> Kept:
@@ -55,7 +56,8 @@ async def answer_of(request: Asked, text: str) -> tuple[str, Kept]:
     if not mark or path not in QUESTIONS or request.scope.get(NOT_ASKED):
         return text, still_here(jobs, text)
     given = single_fields(parse_qsl(query))
-    given.pop("all", None)
+    for name in ("all", *(["option"] if QUESTIONS[path].kind else [])):  # of the page, not of the question
+        given.pop(name, None)
     return await jobs.ask(path, request=nest_form_names(given), client=client_of(request))
 
 

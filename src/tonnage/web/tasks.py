@@ -58,11 +58,16 @@ def page(
     waits: bool,
     note: str,
     every: bool = False,
+    option: str = "1",
 ) -> str:
     """A question's page: its form, and beside it an answer or a note."""
     from tonnage.web import pages
 
-    shown = None if kept is None else pages.Shown(key=kept[0], answer=kept[1].answer, waits=waits, every=every)
+    shown = (
+        None
+        if kept is None
+        else pages.Shown(key=kept[0], answer=kept[1].answer, waits=waits, every=every, option=_rank(option))
+    )
     return pages.question_page(QUESTIONS[path], given=given, shown=shown, error=note, additions=settings.additions)
 
 
@@ -73,11 +78,11 @@ def front(settings: Settings) -> str:
     return pages.front_page(settings.additions)
 
 
-def example(_: Settings, *, key: str, kept: Kept) -> str:
-    """The answer beside the question of the first page."""
+def example(_: Settings, *, key: str, kept: Kept, path: str) -> str:
+    """The answer beside the example of a form."""
     from tonnage.web import pages
 
-    return pages.example_page(key, kept)
+    return pages.example_page(key, kept, path=path)
 
 
 def listing(settings: Settings, *, path: str, given: Mapping[str, str], form: str) -> str | bytes:
@@ -143,12 +148,15 @@ def changes_page(
     return pages.what_ifs_page(path, base=(base[0], base[1].answer), asked=found)
 
 
-def chart(_: Settings, *, kept: Kept, name: str, theme: str, form: str) -> bytes | None:
+def chart(_: Settings, *, kept: Kept, name: str, option: int, theme: str, form: str) -> bytes | None:
     """One picture of a kept answer, drawn or as its Vega-Lite document; absent where it has none of that name."""
-    from tonnage.questions.answers import charts_of
+    from tonnage.questions.answers import charts_of, choosable
     from tonnage.report.charts.chart import specification, svg
 
-    found = next((found for found in charts_of(kept.answer) if found.name == name), None)
+    answer = kept.answer
+    if option > 1 and option > choosable(answer):
+        return None
+    found = next((found for found in charts_of(answer, rank=option) if found.name == name), None)
     if found is None:
         return None
     found = msgspec.structs.replace(found, title="")  # which stands above it on the page

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -17,6 +18,7 @@ from tonnage.record import Record
 from tonnage.report import html
 from tonnage.report.charts.chart import Chart
 from tonnage.report.document import Block, Document, Headline, Meter, Meters, Note, Section, Table, Text
+from tonnage.version import can_simulate
 from tonnage.web.changes import Suggestion, suggestions
 from tonnage.web.matrix import Matrix, fastest, matrix_of
 
@@ -71,7 +73,10 @@ class Card(Record, kw_only=True):
     product: str
     price: str
     beside: str
-    href: str
+    href: str = ""
+    """Where it leads, where it is no option."""
+    rank: int = 0
+    """Of the option that it chooses."""
     shown: bool
 
 
@@ -96,6 +101,12 @@ class AnswerView(Record, kw_only=True):
     old: bool
     """The price is older than 90 days."""
     choices: tuple[Card, ...]
+    estimate: bool
+    """Price and chance are by averages: no simulation has confirmed them."""
+    option: int
+    """Rank of the option that is chosen."""
+    address: str
+    """Of the question, to choose an option by."""
     chart: Chart | None
     table: Table | None
     labels: tuple[str, ...]
@@ -117,6 +128,7 @@ def answer_view(
     *,
     key: str,
     every: bool = False,
+    option: int = 1,
     path: str = "",
     given: Mapping[str, str] | None = None,
     known: frozenset[str] = frozenset(),
@@ -131,17 +143,20 @@ def answer_view(
         Under which it is kept: of its pictures and the pages of its options.
     every : bool
         All options in the table.
+    option : int
+        Rank of the option that is chosen: what card, charts and tabs are about.
     path, given, known
         The question as its form wrote it, and the names of the form's fields: what a change of it is made of.
     """
-    document = document_of(answer, every=every)
+    document = document_of(answer, every=every, rank=option)
     lead = next((one for one in document.first if isinstance(one, Headline)), Headline("", good=works(answer)))
     meters = [one for block in document.first if isinstance(block, Meters) for one in block.meters]
     named = next((one for one in document.first if isinstance(one, Table) and one.options), None)
     table, labels = _label_choices(named)
     table = _without_constant(table)
-    first = next(iter(getattr(answer, "options", ())), None)
-    charts = charts_of(answer)
+    options = getattr(answer, "options", ())
+    first = options[option - 1] if options else None
+    charts = charts_of(answer, rank=option)
     leading = charts[0] if charts and charts[0].name in LEADING else None
     texts = _texts(document, answer)
     matrix = matrix_of(answer)
@@ -162,7 +177,10 @@ def answer_view(
         evidence=str(getattr(first, "basis", "")),
         **_price_note(getattr(first, "bill", None)),
         figures=tuple(one for one in meters if one.share is None),
-        choices=_choices(answer, named) or _models(answer),
+        choices=_choices(answer, named, option=option) or _models(answer),
+        estimate=_by_averages(answer),
+        option=option,
+        address=f"/{path}?{urlencode({**(given or {}), **({'all': 'true'} if every else {})})}" if path else "",
         matrix=matrix,
         chart=leading,
         table=table,
@@ -171,7 +189,9 @@ def answer_view(
         blocks=html.blocks(others),
         changes=suggestions(answer, texts["change"], path=path, given=given or {}, known=known),
         rest=without_commands(" ".join(one.text for one in document.first if isinstance(one, Note) and one.text)),
-        tabs=_tabs(document, [chart for chart in charts if chart is not leading], answer=answer, key=key),
+        tabs=_tabs(
+            document, [chart for chart in charts if chart is not leading], answer=answer, key=key, option=option
+        ),
         opens=explains(answer) and bool(table),
     )
 
@@ -200,6 +220,12 @@ def without_commands(text: str) -> str:
     """
     parts = re.split(r"(?<=[.?])\s+", text)
     return " ".join(part for part in parts if not re.search(r"(^|[\s:(])--\w|tonnage \w", part))
+
+
+def _by_averages(answer: Any) -> bool:
+    """Whether an answer that is simulated elsewhere holds averages: as asked at first, or for want of a simulator."""
+    request = getattr(answer, "request", None)
+    return bool(getattr(request, "quick", False)) or (hasattr(request, "quick") and not can_simulate())
 
 
 def meter_view(meter: Meter) -> dict[str, Any]:
@@ -262,15 +288,15 @@ def _at(share: float) -> str:
     return f"{100.0 * min(SCALE, max(0.0, share)) / SCALE:.1f}%"
 
 
-def _choices(answer: Any, table: Table | None) -> tuple[Card, ...]:
+def _choices(answer: Any, table: Table | None, *, option: int) -> tuple[Card, ...]:
     """The named rows of the table as cards, three at most; none where only one is named."""
     names = {choice.option: choice.name for choice in reversed(getattr(answer, "choices", ()))}
     if table is None or len(names) < 2:
         return ()
     heads = [column.head for column in table.columns]
     cards = []
-    for option, row in zip(table.options, table.rows, strict=True):
-        if option not in names:
+    for place, row in zip(table.options, table.rows, strict=True):
+        if place not in names:
             continue
         cells = dict(zip(heads, row, strict=True))
         cost, _, bounds = cells.get("$/h", cells.get("cost", "")).partition(" (")
@@ -282,12 +308,12 @@ def _choices(answer: Any, table: Table | None) -> tuple[Card, ...]:
         beside = " · ".join(filter(None, (*speeds, bounds.removesuffix(")"))))
         cards.append(
             Card(
-                name=CHOICES.get(names[option], names[option]),
+                name=CHOICES.get(names[place], names[place]),
                 product=cells["accelerators"],
                 price=f"${cost}/h" if "$/h" in cells else cost,
                 beside=beside,
-                href=f"#option-{option + 1}",
-                shown=option == 0,
+                rank=place + 1,
+                shown=place == option - 1,
             )
         )
     return tuple(cards[:3])
@@ -309,18 +335,22 @@ def _models(answer: Any) -> tuple[Card, ...]:
     )
 
 
-def _tabs(document: Document, charts: Sequence[Chart], *, answer: Any, key: str) -> tuple[tuple[str, str], ...]:
+def _tabs(
+    document: Document, charts: Sequence[Chart], *, answer: Any, key: str, option: int
+) -> tuple[tuple[str, str], ...]:
     """Name and HTML of each tab that holds something: charts and sections of the reasons by what they are about."""
     held: dict[str, list[str]] = {name: [] for name in TABS}
     for chart in charts:
         held[_tab(chart.name + " " + chart.title)].append(
-            html.figures([chart], picture=lambda one: linked_picture(one, key))
+            html.figures([chart], picture=lambda one: linked_picture(one, key, option=option))
         )
     for block in document.why:
         title = block.title if isinstance(block, Section) else ""
         held[_tab(title)].append(_section(block, without=answer.sentence))
     if explains(answer) and bool(getattr(answer, "options", False)):
-        held[OPENED] = ["".join(_section(block, without=answer.sentence) for block in explanation_of(answer).why)]
+        held[OPENED] = [
+            "".join(_section(block, without=answer.sentence) for block in explanation_of(answer, rank=option).why)
+        ]
     return tuple((name, "".join(parts)) for name, parts in held.items() if any(parts))
 
 
@@ -348,13 +378,13 @@ def _here(block: Block) -> Block:
     return block
 
 
-def linked_picture(chart: Chart, key: str, *, at_once: bool = False) -> str:
+def linked_picture(chart: Chart, key: str, *, at_once: bool = False, option: int = 1) -> str:
     """
     A picture fetched by itself, in the reader's light or dark; scripts draw the same chart to be explored.
 
     Where it stands on the first screen it is fetched at once, elsewhere when it comes near.
     """
-    base = f"/chart/{key}/{chart.name}"
+    base = f"/chart/{key}/{chart.name}" + (f"-{option}" if option > 1 else "")
     return (
         f'<picture data-chart="{base}"><source media="(prefers-color-scheme: dark)" srcset="{base}-dark.svg">'
         f'<img src="{base}-light.svg" alt="{html.escape(chart.says)}"'

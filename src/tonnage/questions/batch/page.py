@@ -124,7 +124,7 @@ def _cheaper(plan: BatchPlan, best: BatchOption) -> str:
 # Why
 
 
-def _why(plan: BatchPlan) -> dict[str, Contents]:
+def _why(plan: BatchPlan, _: BatchOption) -> dict[str, Contents]:
     return {
         "Time-cost trade-off: nothing else is both cheaper and faster": _frontier(plan.frontier),
         "More expensive but faster: one accelerator against one": plan.card_for_card,

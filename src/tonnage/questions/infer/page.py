@@ -12,7 +12,7 @@ from tonnage.catalog import model_name, part_name, parts_name, product, provider
 from tonnage.domain.answer import Quantity
 from tonnage.domain.infer_plan import InferOption, InferPlan
 from tonnage.engines.registry import engine_release
-from tonnage.report.charts.chart import Chart, memory_chart
+from tonnage.report.charts.chart import Chart, led_by, memory_chart
 from tonnage.report.charts.options import Axis, options_chart, point_of
 from tonnage.report.document import UNKNOWN, Contents, Headline, Meter, Text
 from tonnage.report.page import EVIDENCE, SHOWN, Page
@@ -140,10 +140,10 @@ def _capacity(count: int, each: Quantity) -> str:
 # Why
 
 
-def _why(plan: InferPlan) -> dict[str, Contents]:
+def _why(plan: InferPlan, option: InferOption) -> dict[str, Contents]:
     shown = plan.options[:SHOWN]
     return {
-        "What the money buys": account_lines(shown[0]) if shown else None,
+        "What the money buys": account_lines(option),
         "Sources of decoder rates": sorted({option.source for option in shown if option.source}),
         "Smaller": plan.smaller,
     }
@@ -222,12 +222,12 @@ CELLS: Final = (
 )
 
 
-def infer_charts(plan: InferPlan) -> tuple[Chart | None, ...]:
-    """Latency against price, and memory of the first options."""
-    return (_latency_and_price(plan), memory_chart(plan.options[:5], _infer_label))
+def infer_charts(plan: InferPlan, rank: int = 1) -> tuple[Chart | None, ...]:
+    """Latency against price, and memory of the first options and that of that rank."""
+    return (_latency_and_price(plan, rank), memory_chart(led_by(plan.options, rank, most=5), _infer_label))
 
 
-def _latency_and_price(plan: InferPlan) -> Chart | None:
+def _latency_and_price(plan: InferPlan, chosen: int) -> Chart | None:
     """Latency against the price of an hour; None where nothing is rented."""
     points = [
         point_of(
@@ -243,7 +243,7 @@ def _latency_and_price(plan: InferPlan) -> Chart | None:
     ]
     limit = plan.request.latency_s
     time = Axis("mean latency", "ms", None if limit is None else 1e3 * limit)
-    return options_chart(points, time=time, money=Axis("Price", "USD/h"))
+    return options_chart(points, time=time, money=Axis("Price", "USD/h"), chosen=chosen)
 
 
 def _infer_label(option: InferOption) -> str:

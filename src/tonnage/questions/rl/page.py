@@ -10,7 +10,7 @@ from tonnage.catalog import accelerators_text, model_name, product
 from tonnage.domain.answer import Quantity
 from tonnage.questions.rl.question import RlOption, RlPlan
 from tonnage.questions.train.page import electricity_of_run
-from tonnage.report.charts.chart import Chart, axis, layer_charts, memory_chart, names, records
+from tonnage.report.charts.chart import Chart, axis, layer_charts, led_by, memory_chart, names, records
 from tonnage.report.document import Contents, Headline, Meter, Text
 from tonnage.report.page import COST, PROVIDER, SURE, TERM, TIME, Page, at
 from tonnage.report.screen import held_text, price_dates, risk, run_price, stale_text
@@ -126,11 +126,8 @@ def _cores(best: RlOption) -> Text | str:
     return Text(text, kind="fact")
 
 
-def _why(plan: RlPlan) -> dict[str, Contents]:
-    """Sections of `--why` on the first option; none where nothing works."""
-    if not plan.options:
-        return {}
-    best = plan.options[0]
+def _why(plan: RlPlan, best: RlOption) -> dict[str, Contents]:
+    """Sections of `--why` on an option."""
     return {
         "One step": _tree_lines(best.step),
         "Splits of these accelerators": [
@@ -193,11 +190,11 @@ MOST_OPTIONS: Final = 6
 """Of reinforcement learning whose memory and phases are drawn."""
 
 
-def rl_charts(plan: RlPlan) -> tuple[Chart | None, ...]:
-    """Every picture of a feasible plan; none where nothing works."""
+def rl_charts(plan: RlPlan, rank: int = 1) -> tuple[Chart | None, ...]:
+    """Every picture of a feasible plan, of the option of that rank; none where nothing works."""
     if not plan.options:
         return ()
-    return (_phases(plan), memory_chart(plan.options[:MOST_OPTIONS], accelerators_text))
+    return (_phases(plan), memory_chart(led_by(plan.options, rank, most=MOST_OPTIONS), accelerators_text))
 
 
 def _phases(plan: RlPlan) -> Chart:

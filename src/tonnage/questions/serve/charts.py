@@ -12,7 +12,17 @@ from tonnage.domain.plan import LoadPoint, ServeOption, ServePlan
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.serve_parts import Roofline
 from tonnage.domain.sessions import TraceSessions
-from tonnage.report.charts.chart import COLOURS, Chart, axis, colour, layer_charts, log_axis, memory_chart, records
+from tonnage.report.charts.chart import (
+    COLOURS,
+    Chart,
+    axis,
+    colour,
+    layer_charts,
+    led_by,
+    log_axis,
+    memory_chart,
+    records,
+)
 from tonnage.report.charts.options import Axis, options_chart, point_of
 from tonnage.units import show
 
@@ -22,13 +32,14 @@ MOST_LINES: Final = 5
 USES: Final = tuple(use / 100 for use in (5, 7, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100))
 
 
-def serve_charts(plan: ServePlan) -> tuple[Chart | None, ...]:
-    """Every picture of a feasible plan; none when nothing works."""
+def serve_charts(plan: ServePlan, rank: int = 1) -> tuple[Chart | None, ...]:
+    """Every picture of a feasible plan, of the option of that rank; none when nothing works."""
     if not plan.options:
         return ()
     return (
-        _price_and_latency(plan), _latency_by_load(plan), _cost_by_use(plan), memory_chart(plan.options[:5], _label),
-        roofline_chart(plan.roofline), _hits_by_cache(plan), _images(plan),
+        _price_and_latency(plan, rank), _latency_by_load(plan, plan.options[rank - 1]), _cost_by_use(plan),
+        memory_chart(led_by(plan.options, rank, most=5), _label), roofline_chart(plan.roofline if rank == 1 else None),
+        _hits_by_cache(plan), _images(plan),
     )  # fmt: skip
 
 
@@ -40,7 +51,7 @@ def _images(plan: ServePlan) -> Chart | None:
     return images_chart(plan)
 
 
-def _price_and_latency(plan: ServePlan) -> Chart | None:
+def _price_and_latency(plan: ServePlan, chosen: int) -> Chart | None:
     """Price of the fleet against the latency whose objective has least room; TPOT where none is given."""
     slo, first = plan.request.slo, plan.options[0].capacity
     used = {metric: getattr(first, metric.name).value / limit for metric, limit in objectives(slo) if metric in SPEEDS}
@@ -61,16 +72,16 @@ def _price_and_latency(plan: ServePlan) -> Chart | None:
         if option.bill.trust != "unknown" or plan.options[0].bill.trust == "unknown"
     ]
     time = Axis(f"p{slo.percentile:g} {metric.title}", unit, None if limit is None else scale * limit)
-    return options_chart(points, time=time, money=Axis("Price", "USD/h"))
+    return options_chart(points, time=time, money=Axis("Price", "USD/h"), chosen=chosen)
 
 
-def _latency_by_load(plan: ServePlan) -> Chart | None:
-    """Latencies of the first option's replica over its rate; None where it was not simulated."""
-    best, request = plan.options[0], plan.request
+def _latency_by_load(plan: ServePlan, best: ServeOption) -> Chart | None:
+    """Latencies of an option's replica over its rate; None where it was not simulated."""
+    request = plan.request
     seen = best.capacity.simulated
     if seen is None:
         return None
-    peak = _own_rate(plan)
+    peak = _own_rate(plan, best)
     return load_chart(
         seen.tried,
         slo=request.slo,
@@ -81,12 +92,12 @@ def _latency_by_load(plan: ServePlan) -> Chart | None:
     )
 
 
-def _own_rate(plan: ServePlan) -> float | None:
+def _own_rate(plan: ServePlan, best: ServeOption) -> float | None:
     """
-    What one replica of the first option is asked for at the peak, spares counted as working; requests in flight become
+    What one replica of an option is asked for at the peak, spares counted as working; requests in flight become
     a rate by Little's law, None where they take no time. [1/s]
     """
-    best, request = plan.options[0], plan.request
+    request = plan.request
     if request.rate_per_s is not None:
         return request.rate_per_s * request.shape.peak_to_mean / best.replicas
     seen = best.capacity

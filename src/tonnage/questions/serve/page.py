@@ -281,16 +281,18 @@ def _failure(plan: ServePlan) -> Text | str:
 # Why
 
 
-def _why(plan: ServePlan) -> dict[str, Contents]:
-    """Sections of `--why`, each absent where the plan has nothing of it."""
+def _why(plan: ServePlan, option: ServeOption) -> dict[str, Contents]:
+    """Sections of `--why`, each absent where the plan has nothing of it; some are known of the first option alone."""
+    leads = option is plan.options[0]
     return {
-        "What the money buys": account_texts(plan.options[0]) if plan.options else None,
+        "What the money buys": account_texts(option),
         "Buy tokens instead": _tokens(plan),
         "Cheaper, at a risk": plan.cheaper_at_risk,
-        "Why not fewer": plan.why_not_fewer,
+        "Why not fewer": plan.why_not_fewer if leads else None,
         "Headroom": [
             f"{one.name}: {plural(one.accelerators, 'accelerator')}, ${one.usd_per_hour:,.2f}/h, {one.covers}"
             for one in plan.sizes
+            if leads
         ],
         **_opened(plan),
         "Disaggregated serving": plan.pools.sentence if plan.pools else None,

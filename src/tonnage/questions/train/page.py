@@ -10,7 +10,17 @@ from tonnage.catalog import accelerators_text, model_name, part_name, product
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.train_plan import PAYS, FineTune, Milestone, RunOption, ScalingPoint, Train, TrainOption, TrainPlan
-from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, memory_chart, names, records
+from tonnage.report.charts.chart import (
+    Chart,
+    axis,
+    colour,
+    layer_charts,
+    led_by,
+    log_axis,
+    memory_chart,
+    names,
+    records,
+)
 from tonnage.report.charts.options import Axis, Point, options_chart, point_of
 from tonnage.report.document import Contents, Headline, Meter, Text
 from tonnage.report.page import COST, PROVIDER, REGION, SURE, TERM, TIME, Page, at
@@ -101,11 +111,8 @@ def _risks(plan: TrainPlan, best: TrainOption) -> list[str | Text]:
 # Why
 
 
-def _why(plan: TrainPlan) -> dict[str, Contents]:
-    """Sections of `--why` on the first option; none where nothing works."""
-    if not plan.options:
-        return {}
-    best = plan.options[0]
+def _why(plan: TrainPlan, best: TrainOption) -> dict[str, Contents]:
+    """Sections of `--why` on an option."""
     return {
         "Cheaper, at a risk": plan.cheaper_at_risk,
         "Cost against time: nothing else is both cheaper and faster": _frontier(plan),
@@ -249,24 +256,26 @@ DAYS_FROM: Final = 72.0
 """Jobs that last longer are drawn in days. [h]"""
 
 
-def train_charts(plan: TrainPlan) -> tuple[Chart | None, ...]:
-    """Every picture of a feasible plan; none when nothing works."""
+def train_charts(plan: TrainPlan, rank: int = 1) -> tuple[Chart | None, ...]:
+    """Every picture of a feasible plan, of the option of that rank; none when nothing works."""
     if not plan.options:
         return ()
     points = [_plotted(n, option, option.run.wall_s) for n, option in enumerate(plan.options, 1)]
     return (
-        _time_and_cost(points, deadline_s=plan.request.deadline_s),
+        _time_and_cost(points, deadline_s=plan.request.deadline_s, rank=rank),
         _scaling(plan),
-        memory_chart(plan.options[:MOST_STACKS], _label),
-        timeline_chart(plan.options[0].timeline),
+        memory_chart(led_by(plan.options, rank, most=MOST_STACKS), _label),
+        timeline_chart(plan.options[rank - 1].timeline),
     )
 
 
-def batch_charts(plan: BatchPlan) -> tuple[Chart | None, ...]:
-    """Every picture of a feasible plan; none when nothing works."""
+def batch_charts(plan: BatchPlan, rank: int = 1) -> tuple[Chart | None, ...]:
+    """Every picture of a feasible plan, of the option of that rank; none when nothing works."""
+    if not plan.options:
+        return ()
     points = [_plotted(n, option, option.wall_s) for n, option in enumerate(plan.options, 1)]
-    drawn = _time_and_cost(points, deadline_s=plan.request.deadline_s)
-    return (drawn, memory_chart(plan.options[:MOST_STACKS], _label))
+    drawn = _time_and_cost(points, deadline_s=plan.request.deadline_s, rank=rank)
+    return (drawn, memory_chart(led_by(plan.options, rank, most=MOST_STACKS), _label))
 
 
 def _plotted(rank: int, option: TrainOption | BatchOption, wall_s: Quantity) -> Point:
@@ -278,13 +287,13 @@ def _label(option: TrainOption | BatchOption) -> str:
     return option.configuration.label(part_name)
 
 
-def _time_and_cost(points: Sequence[Point], *, deadline_s: float | None) -> Chart | None:
+def _time_and_cost(points: Sequence[Point], *, deadline_s: float | None, rank: int) -> Chart | None:
     """Options by duration and cost of the whole job, in hours (as points hold them), or days where hours are many."""
     limit = deadline_s or 0.0
     scale, unit = (24.0, "days") if points and max(points[0].value, limit / HOUR_S) > DAYS_FROM else (1.0, "h")
     scaled = [p._replace(value=p.value / scale, low=p.low / scale, high=p.high / scale) for p in points]
     time = Axis("time", unit, limit / HOUR_S / scale if limit else None)
-    return options_chart(scaled, time=time, money=Axis("Cost", "USD of the job"))
+    return options_chart(scaled, time=time, money=Axis("Cost", "USD of the job"), chosen=rank)
 
 
 def _scaling(plan: TrainPlan) -> Chart | None:

@@ -203,6 +203,11 @@ GROUPS: Final = (
 OTHER: Final = "engine and libraries"
 
 
+def led_by(options: Sequence[Any], rank: int, *, most: int) -> list[Any]:
+    """The option of that rank, then the others in their order, so many in all."""
+    return [*options[rank - 1 : rank], *options[: rank - 1], *options[rank:]][:most]
+
+
 def memory_chart(options: Sequence[Any], label: Callable[..., str]) -> Chart | None:
     """
     The memory of the first options as horizontal bars, with the line each must stay under; None when there are none.

@@ -67,10 +67,11 @@ class Axis(NamedTuple):
     limit: float | None = None
 
 
-def options_chart(points: Sequence[Point], *, time: Axis, money: Axis) -> Chart | None:
+def options_chart(points: Sequence[Point], *, time: Axis, money: Axis, chosen: int = 1) -> Chart | None:
     """
     Options by time and money, both better when smaller: 90 % intervals, the limit with what lies past it, the
-    steps of the best price for each speed, the chosen option ringed. None where there is nothing to choose from.
+    steps of the best price for each speed, the chosen option ringed, the recommended one with a thin ring. None where
+    there is nothing to choose from.
 
     Parameters
     ----------
@@ -80,8 +81,11 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis) -> Chart 
         TPOT, TTFT, hours of a job, latency; `limit` in its unit.
     money : Axis
         USD/h, or USD of the whole job.
+    chosen : int
+        Rank of the option that is ringed first.
     """
-    points = [point for point in points if point.usd <= MAX_TIMES * points[0].usd][:MOST_POINTS]
+    shown = [point for point in points if point.usd <= MAX_TIMES * points[0].usd][:MOST_POINTS]
+    points = shown + [point for point in points if point.rank == chosen and point not in shown]
     if not points:
         return None
     best = _frontier(points)
@@ -126,7 +130,7 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis) -> Chart 
         f"Each point is an option with its 90 % interval, filled where its speed is measured; the steps are the "
         f"best price for each speed{past}.",
         body={
-            "params": [{"name": "chosen", "value": 1}],
+            "params": [{"name": "chosen", "value": chosen}],
             "data": records((*Point._fields, "label", "side", "high_up"), values),
             "layer": layers,
         },
@@ -172,6 +176,11 @@ def _name_layers(position: dict[str, Any], ranks: Sequence[int]) -> list[dict[st
         {
             "transform": [{"filter": "datum.rank == chosen"}],
             "mark": {"type": "point", "filled": False, "size": 260, "strokeWidth": 2},
+            "encoding": position,
+        },
+        {
+            "transform": [{"filter": "datum.rank == 1 && chosen != 1"}],
+            "mark": {"type": "point", "filled": False, "size": 200, "strokeWidth": 1, "strokeDash": [2, 2]},
             "encoding": position,
         },
     ]

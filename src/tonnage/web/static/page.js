@@ -8,7 +8,7 @@ const busy = (text) => { const place = $("#busy"); if (place) place.textContent 
 let work = null;
 const LONGEST = 4000; // characters of a field that an address holds
 
-async function recalculate(address, { push = true } = {}) {
+async function recalculate(address, { push = true, note = "" } = {}) {
   work?.abort();
   work = new AbortController();
   const { signal } = work;
@@ -22,12 +22,15 @@ async function recalculate(address, { push = true } = {}) {
     const page = new DOMParser().parseFromString(await reply.text(), "text/html");
     const open = new Set($$("details[open] > summary").map((summary) => summary.textContent.trim()));
     const tab = $("[role=tab][aria-selected=true]")?.textContent;
+    const focused = document.activeElement?.closest("a.opt")?.dataset.rank;
     main.replaceWith(document.adoptNode($("#main", page)));
+    keep_chart();
     document.title = page.title;
     if (push) history.pushState({}, "", address);
     for (const summary of $$("#answer details > summary")) if (open.has(summary.textContent.trim())) summary.parentElement.open = true;
     dress(tab);
-    $("#main").focus({ preventScroll: true });
+    ($(`#options a.opt[data-rank="${focused}"]`) ?? $("#main")).focus({ preventScroll: true });
+    busy(note || (reply.ok ? "" : "See what is wrong below."));
   } catch (error) {
     if (error.name !== "AbortError") { main.removeAttribute("aria-busy"); busy("The server did not answer; try again."); }
   }
@@ -55,9 +58,9 @@ document.addEventListener("submit", async (event) => {
 });
 document.addEventListener("change", (event) => {
   const chip = event.target.closest("#question .chip:not(.add)");
-  if (!chip || event.target.type === "file") return;
+  if (!chip || event.target.type === "file" || event.target.closest(".entries")) return;
   chip.classList.add("changed");
-  $("summary b", chip).textContent = event.target.value || "default";
+  $("summary b", chip).textContent = event.target.value || "not set";
   recalculate(address(event.target.form));
 });
 window.addEventListener("popstate", () => { if ($("#question")) recalculate(location.pathname + location.search, { push: false }); });
@@ -81,17 +84,35 @@ function await_simulation() {
   const waits = $("#main")?.dataset.waits;
   if (!waits) return;
   const source = (waiting = new EventSource(waits));
-  const note = (text) => { const place = $("#waits"); if (place) place.textContent = text; };
-  source.addEventListener("error", () => {
+  const began = performance.now();
+  const tell = (place, text) => { const at = $(place); if (at) at.textContent = text; };
+  const ticking = setInterval(() => tell("#waits-at", `${Math.round((performance.now() - began) / 1e3)} s`), 1000);
+  const end = (text) => {
     source.close();
-    note("First answer, by averages. The simulation was cut off; send the form again to have it.");
-  });
+    clearInterval(ticking);
+    if (!text) return;
+    tell("#waits-text", text);
+    $("#waits-bar")?.parentElement.remove();
+  };
+  source.addEventListener("progress", (event) => Object.assign($("#waits-bar"), { value: JSON.parse(event.data).done, max: JSON.parse(event.data).total }));
+  source.addEventListener("error", () => end("Price, latencies and chance are by averages. The simulation was cut off; send the form again to have it."));
+  Object.assign($("#stop"), { hidden: false, onclick: () => end("Price, latencies and chance are by averages: you stopped the simulation. Send the form again to have it.") });
   source.addEventListener("end", async (event) => {
-    source.close();
     const { error } = JSON.parse(event.data);
-    if (error) return note(error);
-    const page = new DOMParser().parseFromString(
-      await (await fetch(location.href, { headers: { accept: "text/html" } })).text(), "text/html");
+    end(error);
+    if (error) return;
+    const told = $("tr.chosen") && place_of($("tr.chosen"));
+    let page = await page_at(location.href);
+    const rank = $$("#options tr[data-rank]", page).find((row) => place_of(row) === told)?.dataset.rank;
+    // The simulation may rank options anew: the one that was chosen stays chosen where it is still there.
+    const asked = new URL(location.href);
+    const was = asked.searchParams.get("option");
+    if (was && was !== rank) {
+      asked.searchParams.delete("option");
+      if (rank > 1) asked.searchParams.set("option", rank);
+      history.replaceState({}, "", asked);
+      page = await page_at(asked);
+    }
     const fresh = $("#answer", page);
     if (!fresh) return;
     const tab = $("[role=tab][aria-selected=true]")?.textContent;
@@ -99,19 +120,26 @@ function await_simulation() {
     $(".actions")?.replaceWith(document.adoptNode($(".actions", page)));
     $("#waits")?.remove();
     delete $("#main").dataset.waits;
-    busy("The answer is simulated now.");
+    busy(was && !rank ? "Simulated. The option you had chosen is not among those found: this is the recommendation." : "Simulated.");
     dress(tab);
   });
 }
+const place_of = (row) => [...row.cells].slice(0, 2).map((cell) => cell.firstChild?.textContent.trim()).join(" ");
+const page_at = async (address) => new DOMParser().parseFromString(
+  await (await fetch(address, { headers: { accept: "text/html" } })).text(), "text/html");
 
-// A change that is suggested is asked in place, like a chip.
+// A change that is suggested is asked in place, like a chip; so is an option, by its card, its row or its point.
 document.addEventListener("click", (event) => {
-  const link = event.target.closest("a.apply");
-  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+  const link = event.target.closest("a.apply, #answer a.opt");
+  const row = event.target.closest("a, button") ? null : event.target.closest("#options tr[data-rank]");
+  if (row && !getSelection().toString()) return choose(row.dataset.rank);
+  if (!link) return;
   event.preventDefault();
   recalculate(link.getAttribute("href"));
-  scrollTo({ top: 0 });
+  if (link.matches(".apply")) scrollTo({ top: 0 });
 });
+const choose = (rank) => $(`#answer a.opt[data-rank="${rank}"]:not([aria-current])`)?.click();
 
 // What-ifs are fetched once somebody wants them, and stay on the page.
 document.addEventListener("click", async (event) => {
@@ -175,17 +203,30 @@ async function draw(picture) {
     picture.hidden = true;
     // The place is the picture for who does not see it; the marks inside would be so many nameless ones.
     $("svg", place)?.setAttribute("aria-hidden", "true");
-    if (!picture.dataset.chart.endsWith("/frontier")) return;
-    const rows = $$("#options tr[data-rank]");
-    const choose = (rank, scroll) => {
-      view.signal("chosen", rank).run();
-      for (const row of rows) row.classList.toggle("chosen", Number(row.dataset.rank) === rank);
-      if (scroll) rows.find((row) => Number(row.dataset.rank) === rank)?.scrollIntoView({ block: "nearest" });
-    };
-    view.addEventListener("click", (_, item) => { if (item?.datum?.rank) choose(item.datum.rank, true); });
-    for (const row of rows) row.addEventListener("click", (event) => { if (!event.target.closest("a")) choose(Number(row.dataset.rank), false); });
-    for (const card of $$(".choice")) card.addEventListener("click", () => choose(Number(card.hash.split("-")[1]), false));
+    const of = OPTIONS.exec(picture.dataset.chart)?.[1];
+    if (!of) return;
+    drawn = { of, view, section: picture.closest("section") };
+    view.addEventListener("click", (_, item) => {
+      const rank = item?.datum?.rank;
+      if (!rank) return;
+      // An option without a row is asked for by the address, in which any of them can stand.
+      if ($(`#answer a.opt[data-rank="${rank}"]`)) return choose(rank);
+      const asked = new URL($("#answer a.opt").href);
+      asked.searchParams.set("option", rank);
+      recalculate(asked.pathname + asked.search);
+    });
   } catch { /* the picture stands */ }
+}
+// The chart of options stays while others of the same answer are chosen: only its ring moves.
+const OPTIONS = /([^/]+)\/frontier(?:-(\d+))?$/;
+let drawn = null;
+function keep_chart() {
+  const asked = $(".chart picture")?.dataset.chart;
+  const [, of, rank] = OPTIONS.exec(asked ?? "") ?? [];
+  if (!of || drawn?.of !== of) return;
+  $("picture", drawn.section).dataset.chart = asked;
+  $(".chart").replaceWith(drawn.section);
+  drawn.view.signal("chosen", Number(rank ?? 1)).run();
 }
 const seen = new IntersectionObserver((entries) => {
   for (const { isIntersecting, target } of entries) if (isIntersecting) { seen.unobserve(target); draw($("picture", target)); }
@@ -279,8 +320,45 @@ function dress(tab) {
     await navigator.clipboard.writeText(event.target.href);
     event.target.textContent = "Link copied";
   });
+  for (const text of $$("textarea[data-entries]:not([hidden])")) rows_of(text);
   upload();
   await_simulation();
+}
+
+// A list of entries is edited as rows, one an entry; what is sent is the same text, as JSON.
+function rows_of(text) {
+  const [entries, columns] = [JSON.parse(text.dataset.entries), JSON.parse(text.dataset.columns)];
+  const holder = Object.assign(document.createElement("div"), { className: "entries" });
+  holder.setAttribute("role", "group");
+  holder.setAttribute("aria-label", document.querySelector(`label[for="${text.id}"]`)?.textContent ?? text.name);
+  const write = () => { text.value = JSON.stringify(entries.filter((one) => Object.values(one).some(Boolean))); };
+  const button = (words, act) => {
+    const made = Object.assign(document.createElement("button"), { type: "button", textContent: words });
+    made.addEventListener("click", () => { act(); write(); draw_rows(); });
+    return made;
+  };
+  function draw_rows() {
+    holder.replaceChildren(...entries.map((entry, place) => {
+      const row = Object.assign(document.createElement("div"), { className: "entry" });
+      for (const { name, label } of columns) {
+        const input = Object.assign(document.createElement("input"), { value: entry[name] ?? "", autocomplete: "off" });
+        const list = { model: "models", accelerator: "accelerators", traffic: "profiles" }[name];
+        if (list) input.setAttribute("list", list);
+        input.setAttribute("aria-label", `${label}, row ${place + 1}`);
+        input.addEventListener("input", () => { if (input.value) entry[name] = input.value; else delete entry[name]; write(); });
+        const named = document.createElement("label");
+        named.append(label, input);
+        row.append(named);
+      }
+      const others = Object.entries(entry).filter(([name]) => !columns.some((column) => column.name === name));
+      row.append(others.map(([name, value]) => `${name}: ${value} `).join(""), button("Remove", () => entries.splice(place, 1)));
+      row.lastChild.setAttribute("aria-label", `Remove row ${place + 1}`);
+      return row;
+    }), button("Add a row", () => entries.push({})));
+  }
+  draw_rows();
+  text.before(holder);
+  text.hidden = true;
 }
 
 function upload() {
