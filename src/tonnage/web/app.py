@@ -48,6 +48,7 @@ from tonnage.web.replies import (
     jobs_of,
     json_reply,
     kept_of,
+    kept_step,
     made,
     still_here,
     wants_csv,
@@ -101,6 +102,7 @@ def application(
             _chart,
             _compare,
             _what_ifs,
+            _step,
             _export,
             _numbers,
             _models,
@@ -122,8 +124,7 @@ def application(
         on_startup=[jobs.warm],
         on_shutdown=[jobs.kill, uploads.cleanup],
     )
-    app.state.jobs = jobs
-    app.state.vega = None
+    app.state.jobs, app.state.vega, app.state.steps = jobs, None, {}
     return guard_app(bound_body(_with_options(app), limits=limits), hosts=hosts, token=token)
 
 
@@ -373,6 +374,12 @@ async def _what_ifs(request: Asked) -> Response[str]:
         except TonnageError as wrong:
             asked.append((change, "", str(wrong)))
     return html_reply(await made(request, "changes_page", path=found.path, base=base, asked=asked))
+
+
+@get("/step/plan/serve")
+async def _step(request: Asked) -> Response[bytes]:
+    """Cost and replicas of a question to serve: a step of a slider."""
+    return json_reply(await kept_step(request))
 
 
 @get("/export/{key:str}")

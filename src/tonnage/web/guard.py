@@ -36,7 +36,7 @@ HEADERS: Final = {
 }
 HEALTH: Final = "/health"
 READ_ONLY: Final = frozenset({
-    "", "example", "accuracy", "api", "openapi.json", "static", "answer", "chart", "what-ifs", "export",
+    "", "example", "accuracy", "api", "openapi.json", "static", "answer", "chart", "what-ifs", "step", "export",
     "numbers", "progress", "accelerators", "prices",
 })  # fmt: skip
 """First parts of addresses that take no POST, whatever its type: they say so (405) and do nothing."""

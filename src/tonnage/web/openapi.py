@@ -237,6 +237,7 @@ _PAGES: Final[dict[str, Any]] = {
         query={"left": "key of a kept answer, or the address of its question", "right": "the other one"},
     ),
     "/what-ifs/{key}": _get("A kept question changed in a few ways", name="what_ifs", path={"key": _KEY}, query=_OF),
+    "/step/plan/serve": _get("Cost and replicas of a question to serve, alone", name="step", kinds=(JSON,)),
     "/numbers/{key}": _get(
         "The times of a plan's option, opened",
         name="numbers",

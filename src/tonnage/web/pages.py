@@ -36,6 +36,7 @@ from tonnage.web.listings import LISTINGS, ListingView, accuracy_rows, cheapest_
 from tonnage.web.measured import CHOICE, NONE
 from tonnage.web.questions import QUESTIONS, Question, field_problems, nest_form_names
 from tonnage.web.records import Kept, Limits
+from tonnage.web.tuning import sliders
 from tonnage.web.view import answer_view, linked_picture, without_commands
 from tonnage.web.what_if import WhatIf, changes_text, form_fields, moved_figures, what_ifs
 
@@ -130,6 +131,8 @@ def question_page(
         link=f"{view.address}{chosen}", of=urlencode({"of": f"{question.path}?{asked}"}),
         left=urlencode({"left": f"{question.path}?{asked}"}),
         without=f"/{question.path}?{urlencode({**given, CHOICE.name: NONE})}",
+        sliders=() if shown.waits else sliders(answer, given),
+        stop=f"/step/{question.path}?{asked}",
         changeable=bool(what_ifs(question.path, nest_form_names(given))),
         waits=f"/progress/{question.path}?{asked}" if shown.waits else "",
         simulated=f"/{question.path}?{urlencode({k: v for k, v in given.items() if k != question.at_first})}",

@@ -10,12 +10,13 @@ from litestar.exceptions import HTTPException
 
 from tonnage.domain.requests.field import TAKEN
 from tonnage.web.guard import NOT_ASKED, is_loopback, single_fields
-from tonnage.web.jobs import Jobs
+from tonnage.web.jobs import Jobs, key_of
 from tonnage.web.openapi import ANSWER_KEY
 from tonnage.web.questions import QUESTIONS, nest_form_names
 from tonnage.web.records import Kept
 
 JSON: Final = "application/json"
+STEPS_KEPT: Final = 4096
 Asked = Request[Any, Any, Any]
 
 
@@ -59,6 +60,21 @@ async def answer_of(request: Asked, text: str) -> tuple[str, Kept]:
     for name in ("all", *(["option"] if QUESTIONS[path].kind else [])):  # of the page, not of the question
         given.pop(name, None)
     return await jobs.ask(path, request=nest_form_names(given), client=client_of(request))
+
+
+async def kept_step(request: Asked) -> bytes:
+    """A step of a slider as JSON: kept, or computed now."""
+    if request.scope.get(NOT_ASKED):
+        raise HTTPException(status_code=403, detail="requests from other sites are refused")
+    asked, kept = nest_form_names(fields_of(request)), request.app.state.steps
+    key = key_of("step", asked)
+    if key not in kept:
+        found = await jobs_of(request).plans.run("step", {"request": asked}, client=client_of(request))
+        while len(kept) >= STEPS_KEPT:
+            kept.pop(next(iter(kept)))
+        kept[key] = found
+    step: bytes = kept[key]
+    return step
 
 
 async def kept_of(request: Asked) -> Kept:

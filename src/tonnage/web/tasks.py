@@ -32,6 +32,15 @@ def ask(settings: Settings, *, path: str, request: dict[str, Any]) -> Kept:
     return _keep(path, request, answer_form(question, inner, additions=settings.additions, watch=settings.told))
 
 
+def step(settings: Settings, *, request: dict[str, Any]) -> bytes:
+    """What the first option is at one step of a slider, as JSON."""
+    from tonnage.web.tuning import step_of
+
+    inner = with_uploaded_models(parse_form_lists(QUESTIONS["plan/serve"], request), folder=Path(settings.uploads))
+    inner, additions = chosen(inner, settings.additions)
+    return msgspec.json.encode(step_of(inner, additions=additions))
+
+
 def predict(settings: Settings, *, body: Mapping[str, Any]) -> bytes:
     """Many cases in, as many predictions or sentences out, in their order."""
     body, additions = chosen(body, settings.additions)
@@ -128,11 +137,11 @@ def compare(_: Settings, *, columns: Sequence[tuple[str, Kept]], left: str, othe
 
 
 def changes(_: Settings, *, kept: Kept) -> tuple[dict[str, Any], list[tuple[Any, dict[str, Any]]]]:
-    """The kept question's request to compare with, and each change with its own; by averages where it has them."""
+    """The kept question's request to compare with, and each change with its own, at the fidelity of the answer."""
     from tonnage.web.what_if import WhatIf, form_fields, request_of, what_ifs
 
     first = QUESTIONS[kept.path].at_first
-    # By averages on both sides, where that is possible: like is compared with like, and at once.
+    first = first if first in kept.request else ""
     base = request_of(WhatIf(says="", fields=form_fields(kept.request)), at_first=first)
     found = what_ifs(kept.path, kept.request)
     return base, [(change, request_of(change, at_first=first)) for change in found]
@@ -244,6 +253,7 @@ def _keep(path: str, request: dict[str, Any], answer: Any) -> Kept:
 
 _EVERY: Final[tuple[Callable[..., Any], ...]] = (
     ask,
+    step,
     predict,
     tool,
     page,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tonnage.domain.plan import ServePlan
 from tonnage.questions.check.check import Comparable, check
 from tonnage.questions.compare.answer import Change
 from tonnage.record import Record
@@ -64,6 +65,10 @@ def changes_text(before: Any, now: Any) -> str:
     if not getattr(now, "feasible", True):
         return "cannot be done"
     changes = {change.what: change for change in moved_figures(before, now)}
+    leading: list[Any] = [next(iter(getattr(one, "options", ())), None) for one in (before, now)]
+    usd = [one.cost.value for one in leading if hasattr(one, "cost")]
+    per = "/h" if isinstance(now, ServePlan) else ""
+    paid = [f"${usd[0]:,.2f}{per} to ${usd[1]:,.2f}{per}"] if len(usd) == 2 else []
     words = [
         f"{name} {change.relative:+.0%}"
         for name in TOLD
@@ -71,7 +76,7 @@ def changes_text(before: Any, now: Any) -> str:
     ]
     if not changes:
         return "see its answer"
-    return ", ".join(words) or "nothing moves"
+    return ", ".join((*paid, *words)) if words else ", ".join((*paid, "nothing moves"))
 
 
 def _scale_text(text: str, factor: float) -> str | None:

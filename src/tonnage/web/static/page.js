@@ -141,6 +141,62 @@ document.addEventListener("click", (event) => {
 });
 const choose = (rank) => $(`#answer a.opt[data-rank="${rank}"]:not([aria-current])`)?.click();
 
+// Sliders: each step is asked for once in the background, the nearest first; what is there is shown while one drags,
+// bounds of its neighbours where it is not there yet, and the whole answer is asked when it is let go.
+function tune() {
+  const card = $("#tune");
+  if (!card) return;
+  card.hidden = false;
+  const sliders = $$("input[type=range]", card).map((input) => ({
+    input, at: Number(input.dataset.at), steps: JSON.parse(input.dataset.steps), found: [], wanted: null,
+  }));
+  const of = (slider, place) => {
+    const asked = new URL(card.dataset.step, location.href);
+    asked.searchParams.set(slider.input.dataset.name, slider.steps[place]);
+    return asked.pathname + asked.search;
+  };
+  const say = (slider) => {
+    const place = Number(slider.input.value), found = slider.found[place];
+    $("output b", slider.input.previousElementSibling).textContent = slider.steps[place];
+    slider.input.setAttribute("aria-valuetext", slider.steps[place]);
+    const near = (way) => { for (let at = place; at >= 0 && at < slider.steps.length; at += way) if (slider.found[at]) return slider.found[at]; };
+    const ends = [near(-1), near(1)].filter((one) => one?.usd_per_hour).map((one) => one.usd_per_hour).sort((a, b) => a - b);
+    const between = ends.length ? `between $${ends[0].toFixed(2)}/h and $${ends.at(-1).toFixed(2)}/h, being computed` : "being computed";
+    $("#tuned").textContent = `${slider.steps[place]}: ${found?.text ?? between}`;
+  };
+  let moving = null;
+  for (const slider of sliders) {
+    slider.input.addEventListener("input", () => { moving = slider; slider.wanted = Number(slider.input.value); say(slider); run(); });
+    slider.input.addEventListener("change", () => {
+      const [asked, place] = [new URL(card.dataset.step.replace("/step/", "/"), location.href), Number(slider.input.value)];
+      asked.searchParams.set(slider.input.dataset.name, slider.steps[place]);
+      if (place !== slider.at) recalculate(asked.pathname + asked.search);
+    });
+  }
+  // Where a step takes long, those next to the answer alone are computed ahead; others are once one drags there.
+  let [reach, running, visible] = [Infinity, false, false];
+  const left = () => sliders.flatMap((slider) => slider.steps.map((_, place) => ({ slider, place, far: Math.abs(place - slider.at) })))
+    .filter(({ slider, place, far }) => !slider.found[place] && (far <= reach || slider.wanted === place))
+    .sort((a, b) => (b.slider.wanted === b.place) - (a.slider.wanted === a.place) || a.far - b.far);
+  async function run() {
+    if (running || !visible) return;
+    running = true;
+    for (let next; (next = left()[0]) && card.isConnected;) {
+      const began = performance.now();
+      const reply = await fetch(of(next.slider, next.place), { headers: { accept: "application/json" } }).catch(() => null);
+      if (!reply) break;
+      const told = await reply.json();
+      next.slider.found[next.place] = reply.ok ? told : { text: told.error };
+      if (performance.now() - began > SLOW_MS) reach = 1;
+      if (moving === next.slider) say(moving);
+      $("#tuned-so-far").textContent = left().length ? `${left().length} steps being computed` : "";
+    }
+    running = false;
+  }
+  new IntersectionObserver(([{ isIntersecting }]) => { visible ||= isIntersecting; run(); }).observe(card);
+}
+const SLOW_MS = 4000;
+
 // What-ifs are fetched once somebody wants them, and stay on the page.
 document.addEventListener("click", async (event) => {
   const link = event.target.closest("#what-ifs a[href^='/what-ifs/']");
@@ -321,6 +377,7 @@ function dress(tab) {
     event.target.textContent = "Link copied";
   });
   for (const text of $$("textarea[data-entries]:not([hidden])")) rows_of(text);
+  tune();
   upload();
   await_simulation();
 }
