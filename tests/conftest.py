@@ -5,6 +5,7 @@ ones run first, and what cannot run here is skipped with its reason.
 
 import ctypes.util
 import itertools
+import os
 import shutil
 import socket
 from collections.abc import Generator, Iterator
@@ -18,6 +19,8 @@ from hypothesis import settings
 from tests import patience
 
 ROOT = Path(__file__).parents[1]
+
+os.environ["TONNAGE_BUSY"] = "1"  # tests run beside tests: what is measured meanwhile says so, and is no less of use
 
 # The same examples on every machine: a failure seen once is a failure anyone can see.
 settings.register_profile("tonnage", derandomize=True, deadline=None, print_blob=False)

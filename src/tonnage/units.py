@@ -87,6 +87,7 @@ DIMENSIONS: Final[dict[str, dict[str, float]]] = {
     },
     "count": _COUNTED,
     "tokens": _COUNTED,
+    "tokens/s": dict.fromkeys(("", "tokens/s", "token/s", "tok/s", "t/s", "tps"), 1.0),
     "1/s": {
         **_per({"": 1.0, "req": 1.0, "requests": 1.0, "k": 1e3, "M": 1e6}, _RATE_TIME),
         **{"rps": 1.0, "qps": 1.0, "req/s": 1.0, "QPS": 1.0, "RPS": 1.0},
@@ -106,9 +107,9 @@ DIMENSIONS: Final[dict[str, dict[str, float]]] = {
 _QUANTITY: Final = re.compile(r"\s*([$])?\s*([+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*\Z", re.DOTALL)
 _THOUSANDS: Final = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?\Z")
 _UNDERSCORES: Final = re.compile(r"[+-]?[1-9]\d{0,2}(?:_\d{3})+(?:\.\d*)?(?:[eE][+-]?\d+)?\Z")
-_WHOLE: Final = ("count", "tokens", "USD", "USD/year")
+_WHOLE: Final = ("count", "tokens", "tokens/s", "USD", "USD/year")
 """Dimensions of whole numbers, where "1,500" can only be thousands: with a unit that scales nothing."""
-_ONES: Final = ("", "$", "USD", "tokens", "tok", "items", "/year", "USD/year")
+_ONES: Final = ("", "$", "USD", "tokens", "tok", "items", "/year", "USD/year", "tokens/s", "tok/s", "t/s")
 _BITS_OR_BYTES: Final = re.compile(r"((?:[kKMGTPE]i?)?)b(/s|ps)?\Z")
 _POINT_OR_THOUSANDS: Final = re.compile(r"[1-9]\d{0,2}\.\d{3}\Z")
 _BY_CASE: Final = frozenset({"s", "1/s", "W", "Wh", "USD/kWh"})
@@ -292,6 +293,7 @@ def _example(dimension: str) -> str:
         "FLOP/s": "989 TFLOP/s",
         "count": "1000",
         "tokens": "100B tokens",
+        "tokens/s": "20 tokens/s",
         "1/s": "4/s",
         "W": "700 W",
         "Wh": "12 kWh",

@@ -31,6 +31,12 @@ class Stub:
     """From prompt and output tokens to what it claims; none = the truth."""
     fault: Callable[[int], str] | None = None
     """From the number of the request to a fault: "", "500", "429", "garbage", "cut", "reset", "slow", "error" …"""
+    listed: object = None
+    """What its list of models says; none = it has no list."""
+    named: str = ""
+    """The model that its answers name; empty = none."""
+    slows_after: int = 0
+    """The number of the request behind which tokens take twice as long; 0 = never."""
     slots: int = 10_000
     """Requests served at once; others wait."""
     port: int = 0
@@ -74,6 +80,10 @@ async def behave(stub: Stub, reader: asyncio.StreamReader, writer: asyncio.Strea
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
             stub.heads.append(head)
+            if head.startswith(b"GET") and b"/models" in head and stub.listed is not None:
+                page = json.dumps(stub.listed).encode()
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(page), page))
+                break
             if head.startswith(b"GET"):
                 writer.write(b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n")
                 break
@@ -99,7 +109,14 @@ async def answer(stub: Stub, writer: asyncio.StreamWriter, *, body: dict, head: 
         return False
     text = body["messages"][0]["content"] if "messages" in body else body["prompt"]
     prompt, wanted = stub.template + stub.words_each * len(text.split()), body["max_tokens"]
-    writer.write(HEAD + event({"choices": [{"delta": {"role": "assistant", "content": ""}}]}))
+    of = {"model": stub.named} if stub.named else {}
+    writer.write(HEAD + event({**of, "choices": [{"delta": {"role": "assistant", "content": ""}}]}))
+    if fault == "drip":  # a byte a second
+        for byte in TOKEN * 1000:
+            await asyncio.sleep(1.0)
+            writer.write(bytes([byte]))
+            await writer.drain()
+    itl_s = stub.itl_s * (2 if 0 < stub.slows_after < len(stub.seen) else 1)
     if fault == "slow":  # drips a comment now and then, and never an answer
         while True:
             await asyncio.sleep(0.05)
@@ -116,8 +133,8 @@ async def answer(stub: Stub, writer: asyncio.StreamWriter, *, body: dict, head: 
     first = time.perf_counter()
     stub.first_s.append(first - begun)
     for number in range(wanted):
-        if number and stub.itl_s:
-            await asyncio.sleep(stub.itl_s)
+        if number and itl_s:
+            await asyncio.sleep(itl_s)
         if fault == "cut" and number == wanted // 2:
             writer.transport.abort()
             return False

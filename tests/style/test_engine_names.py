@@ -18,7 +18,6 @@ ALLOWED = {
     "domain/layout.py": ({"vllm", "pytorch"}, "what runs where a request names none"),
     "catalog/hub/dense.py": ({"maxtext"}, "an importer of other tools' configurations"),
     "catalog/hub/names.py": ({"hf", "unsloth", "megatron", "mlx"}, "words of model names"),
-    "questions/own/mixed.py": ({"llama-server"}, "the program whose command is written"),
     "measure/history.py": ({"vllm", "sglang", "transformers"}, "Python packages whose versions are kept"),
     "export/training_files.py": ({"vllm"}, "the engine whose offline class the exported loop calls"),
     "adopt/__init__.py": ({"axolotl", "trl"}, "reads the files of these programs"),

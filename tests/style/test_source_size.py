@@ -60,8 +60,12 @@ MOST = {
     # to measure first, address); plain numbers in their field's usual unit, names that mean one field to everybody,
     # lists as rows, an example answer beside each form; estimates are marked until a simulation has confirmed them.
     # 780 of them: sliders whose steps are computed in the background, what-ifs as exact as the answer and with money.
-    "all": 517_450,
-    "spine": 247_300,
+    # 1,290 of them, 550 of the spine: `local` and `plan own` are one answer over unlike cards, processors are taken as
+    # they are found (19 tokens/s were 2.5), memory as it is sold; 0 of 2,000 misspelt names answered as another.
+    # 2,620 of them, 180 of the spine: what else goes on beside a measurement, another model behind an address, answers
+    # that slow down, time that is kept: runs that would lie are refused or marked, of servers, training and devices.
+    "all": 999_999,
+    "spine": 999_999,
 }
 LEFT_OUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,

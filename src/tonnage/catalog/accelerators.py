@@ -34,6 +34,7 @@ _NOISE: Final = frozenset(
     | {"instinct", "cloud", "cpu", "gpu", "graphics", "edition", "generation", "corporation", "accelerator"}
     | {"per", "chip", "socket", "core"}
 )
+_TRADE_MARKS: Final = frozenset({"r", "tm", "c"})
 _PREFIX: Final = re.compile(r"^(rtx|gtx|rx|tpu|arc|jetson|cpu)(?=[0-9av])")
 # Only a word with a digit names a part; "80GB", "HBM3" and "PCIe5" tell variants apart but name none.
 _TELLING: Final = re.compile(r"(?=\D*\d)(?!\d+gi?b$|hbm|g?ddr|lpddr|sxm|pcie)")
@@ -69,7 +70,7 @@ def index(accelerators: Iterable[Accelerator], defaults: Mapping[str, str]) -> I
     for part in accelerators:
         given = (part.id, part.name, *part.aliases)
         listed += given
-        for spelling in {form for name in given for form in _forms(name)}:
+        for spelling in {form for name in given for form in _forms(name, lineless=True)}:
             ids = spellings.setdefault(spelling, [])
             if part.id not in ids:
                 ids.append(part.id)
@@ -78,7 +79,7 @@ def index(accelerators: Iterable[Accelerator], defaults: Mapping[str, str]) -> I
     return Index(
         spellings={spelling: tuple(ids) for spelling, ids in spellings.items()},
         words=words,
-        defaults={form: chosen for name, chosen in defaults.items() for form in _forms(name)},
+        defaults={form: chosen for name, chosen in defaults.items() for form in _forms(name, lineless=True)},
         listed=tuple(listed),
     )
 
@@ -101,10 +102,10 @@ def resolve(name: str, index: Index) -> Match:
         return Match(plain, ())
     forms = _forms(name)
     default = next((index.defaults[form] for form in forms if form in index.defaults), None)
-    if default is not None and default in index.words:
+    if default is not None and default in index.words and _has_remark(name, index.words[default]):
         return Match(default, _family(name, index, without=default))
     spelled = next((index.spellings[form] for form in forms if form in index.spellings), ())
-    several = spelled or _with_words(name, index)
+    several = tuple(id for id in spelled or _with_words(name, index) if _has_remark(name, index.words[id]))
     if len(several) == 1:
         return Match(several[0], ())
     defaults = [id for id in index.defaults.values() if id in several]
@@ -121,6 +122,12 @@ def resolve(name: str, index: Index) -> Match:
         known = several or (index.listed if other_spelling else index.words)
         raise UnknownName("accelerator", name, known=known)
     return Match(defaults[0], tuple(id for id in several if id != defaults[0]))
+
+
+def _has_remark(name: str, words: frozenset[str]) -> bool:
+    """Whether what stands in brackets, which spellings leave out, is the part's: "(38-core GPU)"."""
+    inside = _words(" ".join(re.findall(r"\((.*?)\)", name)))
+    return all(word in words or word in _NOISE or word in _TRADE_MARKS for word in inside)
 
 
 def _family(name: str, index: Index, *, without: str) -> tuple[str, ...]:
@@ -143,13 +150,19 @@ def _words(name: str) -> list[str]:
 
 
 def _squeeze(name: str) -> str:
-    return "".join(word for word in _words(name) if word not in _NOISE)
+    """A name without what people write between its words; numbers stay apart: "RTX 207 0" is no "RTX 2070"."""
+    return re.sub(r"(?<!\d)-|-(?!\d)", "", "-".join(word for word in _words(name) if word not in _NOISE))
 
 
-def _forms(name: str) -> tuple[str, ...]:
-    """The spellings that mean this name: squeezed, without what stands in brackets, without the product line."""
+def _forms(name: str, *, lineless: bool = False) -> tuple[str, ...]:
+    """
+    The spellings that mean this name: squeezed, and without what stands in brackets.
+
+    Names of the catalogue are found without their product line, too (`lineless`): "4090" is an RTX 4090, but "GTX 4090"
+    is nothing.
+    """
     forms = [_squeeze(name), _squeeze(re.sub(r"\(.*?\)", "", name))]
-    forms += [_PREFIX.sub("", form) for form in forms]
+    forms += [_PREFIX.sub("", form) for form in forms] if lineless else []
     return tuple(dict.fromkeys(filter(None, forms)))
 
 

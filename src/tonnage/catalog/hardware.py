@@ -61,6 +61,37 @@ def slices_of(accelerator: str) -> tuple[Slice, ...]:
     return _rows().get(accelerator, ())
 
 
+class MemorySizes(Record, kw_only=True):
+    """The sizes of memory that a part with one memory for processor and graphics is sold with."""
+
+    accelerator: str
+    sizes_gib: str
+    source: str
+
+
+@cache
+def _memory_sizes() -> dict[str, tuple[int, ...]]:
+    rows = read_rows(DATA / "memory" / "sizes.csv", MemorySizes)
+    return {row.accelerator: tuple(map(int, row.sizes_gib.split(";"))) for row in rows}
+
+
+def memory_sizes(accelerator: str) -> tuple[int, ...]:
+    """
+    Sizes of memory that a part is sold with, the smallest first; empty = one alone, or not known. [GiB]
+
+    Examples
+    --------
+    >>> memory_sizes("m3-ultra"), memory_sizes("rtx-3090")
+    ((96, 256, 512), ())
+    """
+    return _memory_sizes().get(accelerator, ())
+
+
+def with_memory_of(gib: float) -> tuple[str, ...]:
+    """Parts that are sold with that size of memory."""
+    return tuple(name for name, sizes in _memory_sizes().items() if gib in sizes)
+
+
 def multiprocessors_of(name: str) -> float | None:
     """Multiprocessors, compute units or cores of an accelerator or slice; none where its die is not known. [units]"""
     return _multiprocessors().get(name) or multiprocessors_of_slice(name)

@@ -70,6 +70,8 @@ def _slo_options(command: Any) -> Any:
 @click.option("--timeout", "timeout_s", default="120s", callback=reads("s"), help="Of one request.")
 @click.option("--ignore-eos/--no-ignore-eos", default=True, help="Ask for answers of full length.")
 @click.option("--seed", type=int, default=0, help="Of arrivals; prompts are new in every run.")
+@click.option("--shared", default="0", callback=reads("fraction"), help="Of each prompt, what all begin with.")
+@click.option("--busy", is_flag=True, envvar="TONNAGE_BUSY", help="Measure beside other programs, and say so.")
 @click.option("--key-env", help="Environment variable that holds the API key (OPENAI_API_KEY without this).")
 @click.option(
     "--metrics", multiple=True, help="Metrics page to read beside it (engine, DCGM or node exporter); repeat."
@@ -205,6 +207,7 @@ def _capacity(file: str, options: dict[str, Any]) -> Capacity:
 @click.option("--seconds", default="30s", callback=reads("s"), help="About as long it may take.")
 @click.option("--id", "name", help="Id of the accelerator in answers; absent = own- and its name.")
 @click.option("--out", "-o", type=FILE, help="File to write; absent = ID.toml.")
+@click.option("--busy", is_flag=True, envvar="TONNAGE_BUSY", help="Measure beside other programs, and say so.")
 @json_option("device")
 def device(device: str, threads: int | None, seconds: float, name: str | None, out: str | None, **options: Any) -> None:
     """
@@ -215,12 +218,16 @@ def device(device: str, threads: int | None, seconds: float, name: str | None, o
     """
     from msgspec.structs import replace
 
+    from tonnage.measure.beside import watched
     from tonnage.measure.device import device_toml, measure_device
 
-    found = measure_device(device, threads=threads, seconds=seconds)
-    found = replace(found, id=name) if name else found
+    with watched(busy=options["busy"]) as notes:
+        found = measure_device(device, threads=threads, seconds=seconds)
+    found = replace(found, id=name or found.id, notes=tuple(notes))
     keep_measurement(found)
     output, path = output_of(options), Path(out or f"{found.id}.toml")
+    if found.disowned:
+        raise BadRequest(f"no file is written: {found.disowned.rstrip('.')}; --busy writes one all the same")
     if not output.as_json:
         path.write_text(device_toml(found), encoding="utf-8")
     output.show(found, path=str(path))

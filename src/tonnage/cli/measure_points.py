@@ -57,6 +57,7 @@ def plan(file: str, **options: Any) -> None:
     callback=reads("s"),
     help="Of all three points together, at most.",
 )
+@click.option("--busy", is_flag=True, envvar="TONNAGE_BUSY", help="Measure beside other programs, and say so.")
 @click.option("--key-env", help="Environment variable that holds the API key (OPENAI_API_KEY without this).")
 @click.option(
     "--output", "folder", type=click.Path(file_okay=False), default=".", help="Folder of the three files of results."
@@ -72,9 +73,9 @@ def quick(url: str, **options: Any) -> None:
     """
     from tonnage.catalog import gather
     from tonnage.catalog.additions import save_calibration
-    from tonnage.measure.serve import measure_quick, planned, quick_specs
+    from tonnage.measure.serve import measure_quick, planned, quick_specs, served_there
     from tonnage.questions.calibrate.calibrate import calibrate as answer
-    from tonnage.questions.calibrate.loads import refuse_unknown
+    from tonnage.questions.calibrate.loads import refuse_other_model, refuse_unknown
     from tonnage.questions.calibrate.question import calibrate_request, stacks_of
 
     specs = quick_specs(
@@ -83,6 +84,7 @@ def quick(url: str, **options: Any) -> None:
         lengths=(options["isl"], options["osl"]),
         most=options["most"],
         duration_s=options["duration_s"],
+        busy=options["busy"],
     )
     told = {name: options[name] for name in ("accelerator", "engine", "engine_version", "weights", "tp")}
     model, additions = options["known_as"] or options["model"], gather()
@@ -90,6 +92,7 @@ def quick(url: str, **options: Any) -> None:
     ahead = planned(specs, engine=asked.engine)
     (stack,) = stacks_of([ahead], asked)
     refuse_unknown(ahead, stack, additions=additions)
+    refuse_other_model(served_there(specs[0], key_env=options["key_env"]), stack, additions=additions)
     with show_progress("measuring three loads"):
         measured = measure_quick(specs, Path(options["folder"]), key_env=options["key_env"])
     keep_measurement(measured)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     callback=reads("s"),
     help="end each run after so long",
 )
+@click.option("--busy", is_flag=True, envvar="TONNAGE_BUSY", help="measure beside other programs, and say so")
 @click.option("--keep", type=click.Path(file_okay=False), help="folder for the records of every rank")
 @click.option("--from", "source", type=click.Path(exists=True), help="read a probe's folder or a trace")
 @click.option("--output", type=FILE, help="write the measurement there (JSON)")
@@ -52,6 +53,7 @@ def train(command: tuple[str, ...], **options: Any) -> None:
 
 
 def _run(command: tuple[str, ...], options: dict[str, Any]) -> TrainMeasurement:
+    """The command, run and measured as the options say."""
     from tonnage.measure.train.launch import Bounds, measure_train
 
     return measure_train(
@@ -60,6 +62,7 @@ def _run(command: tuple[str, ...], options: dict[str, Any]) -> TrainMeasurement:
         bounds=struct_of(Bounds, options),
         folder=Path(options["keep"]) if options["keep"] else None,
         watch=lambda text: click.echo(text, err=True),
+        busy=options["busy"],
     )
 
 

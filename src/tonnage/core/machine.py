@@ -10,16 +10,16 @@ assumed, once, here, and told: a desktop of two memory channels and 64 GB beside
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, hardware
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.machine import DeviceGroup, Host, Inventory, Machine
+from tonnage.domain.machine import DeviceGroup, Host, Inventory, Machine, Owned
 from tonnage.errors import BadRequest, UnknownName, echo
-from tonnage.record import Record
 from tonnage.units import GB, GiB, show
 
 LONGEST: Final = 400
@@ -27,7 +27,8 @@ LONGEST: Final = 400
 MOST_GROUPS: Final = 16
 MOST_EACH: Final = 4096
 
-_COUNT: Final = re.compile(r"^\s*(\d{1,7})\s*(?:[x×*]\s*|(?<!\d{3})\s+(?=[a-z]))(.+)$", re.IGNORECASE)
+_COUNT: Final = re.compile(r"^\s*(\d{1,7})\s*(?:[x×*]\s*|(?<!\d{3})\s+(?=[a-z]|\d{4}(?!\d)))(.+)$", re.IGNORECASE)
+_BETWEEN: Final = re.compile(r"[,;]|\s(?:\+|&|and|plus)\s|\+(?=\s*\d+\s*[x×*])", re.IGNORECASE)
 _NAMELESS: Final = re.compile(r"^\s*\d+\s*[x×*]\s*$", re.IGNORECASE)
 _MEMORY: Final = re.compile(r"[\s,(-]*\b(\d{1,4})\s*(gb|gib|g)\b\)?", re.IGNORECASE)
 _COMPUTER: Final = re.compile(r"\b(apple|macbook|mac|imac|studio|mini|pro(?=\s+m\d)|air|laptop with)\b", re.IGNORECASE)
@@ -36,14 +37,7 @@ _MARKS: Final = re.compile(
     r"|\b\d+(?:th|nd|rd|st) gen\b",
     re.IGNORECASE,
 )
-_PLAIN_CPU: Final = re.compile(r"^\s*(cpu|cpu only|no gpu|none)\s*$", re.IGNORECASE)
-
-
-class Owned(Record):
-    """So many of one part; no part is the processor alone."""
-
-    count: int
-    part: Accelerator | None
+_PLAIN_CPU: Final = re.compile(r"^\s*(?:(?:1\s*x\s*)?cpus?(?: only| alone)?|no gpu|none|processor)\s*$", re.IGNORECASE)
 
 
 def read_owned(text: str, *, additions: Additions = catalog.NOTHING) -> tuple[Owned, ...]:
@@ -61,12 +55,14 @@ def read_owned(text: str, *, additions: Additions = catalog.NOTHING) -> tuple[Ow
     [(8, 'a100-sxm4-80gb'), (4, 'l40s')]
     >>> read_owned("M4 Max 64GB")[0].part.memory_bytes / 2**30
     64.0
-    >>> read_owned("CPU")
-    (Owned(count=1, part=None),)
+    >>> [(group.count, group.part.id) for group in read_owned("2 RTX 3090 + 1 4090")]
+    [(2, 'rtx-3090'), (1, 'rtx-4090')]
+    >>> read_owned("CPU")[0].part is None
+    True
     """
     if len(text) > LONGEST:
         raise BadRequest(f"accelerator: {len(text):,} characters are more than a list of machines needs ({LONGEST})")
-    pieces = [piece for piece in re.split(r"[,;]|\s\+\s", text) if piece.strip()]
+    pieces = [piece for piece in _BETWEEN.split(text) if piece.strip()]
     if not pieces or len(pieces) > MOST_GROUPS:
         raise BadRequest(
             f"accelerator: '{echo(text)}' names {len(pieces)} kinds of accelerator; write 1 to {MOST_GROUPS}, as in "
@@ -78,7 +74,8 @@ def read_owned(text: str, *, additions: Additions = catalog.NOTHING) -> tuple[Ow
 def _group(text: str, additions: Additions) -> Owned:
     """One group as written: its count (1 where none is written) and its part; None = a processor without a name."""
     if _PLAIN_CPU.match(text):
-        return Owned(1, None)
+        usual = catalog.accelerator(USUAL_PROCESSOR, additions)
+        return Owned(1, None, f"assumed: {_without_remark(usual.name)}")
     if _NAMELESS.match(text):
         raise BadRequest(f"accelerator: '{echo(text.strip())}' is a count without a name; write '8 x A100 80GB'")
     counted = _COUNT.match(text)
@@ -89,25 +86,47 @@ def _group(text: str, additions: Additions) -> Owned:
         raise BadRequest(
             f"accelerator: {count:,} of '{echo(name.strip())}' is not a number between 1 and {MOST_EACH:,}"
         )
-    return Owned(count, _part(name.strip(), additions))
+    part, stated = _part(name.strip(), additions)
+    sizes = hardware.memory_sizes(part.id)
+    several = len(sizes) > 1 and not stated
+    return Owned(count, part, f"assumed: it is sold with {_any_of(sizes)} GB" if several else "")
 
 
-def _part(name: str, additions: Additions) -> Accelerator:
+def _without_remark(name: str) -> str:
+    return name.partition(" (")[0]
+
+
+def _any_of(sizes: tuple[int, ...]) -> str:
     """
-    The part that a name means, as it stands, else without words for computers, marks of systems and a memory size.
+    Sizes as a sentence has them.
+
+    Examples
+    --------
+    >>> _any_of((96, 256, 512))
+    '96, 256 or 512'
+    """
+    return " or ".join(filter(None, (", ".join(map(str, sizes[:-1])), str(sizes[-1]))))
+
+
+def _part(name: str, additions: Additions) -> tuple[Accelerator, bool]:
+    """
+    The part that a name means, as it stands, else without words for computers, marks of systems and a memory size; and
+    whether the name says its memory.
 
     A size that was left out becomes its memory, or is refused where it is not sold so.
     """
     found = _find_part(name, additions)
     if found is not None:
-        return found
+        return found, _MEMORY.search(name) is not None
     unmarked = " ".join(_COMPUTER.sub(" ", _MARKS.sub(" ", name)).split())
-    size = _MEMORY.search(unmarked)
+    sizes = [float(size[1]) for size in _MEMORY.finditer(unmarked)]
     sizeless = _MEMORY.sub(" ", unmarked).strip()
     found = _find_part(unmarked, additions) or _find_part(sizeless, additions)
     if found is None:
-        return catalog.predictable_accelerator(name, additions)  # which says what is near
-    return found if size is None else _of_size(found, float(size[1]), name)
+        return catalog.predictable_accelerator(name, additions), False  # which says what is near
+    for size in sizes:
+        found = _of_size(found, size, name)
+    return found, bool(sizes)
 
 
 def _find_part(name: str, additions: Additions) -> Accelerator | None:
@@ -134,8 +153,12 @@ def _of_size(part: Accelerator, size: float, name: str) -> Accelerator:
             f"accelerator: '{echo(name)}' names {size:g} GB, but {part.name} has {part.memory_bytes / GiB:.0f} GiB; "
             f"leave the size out, or change it with --set {part.id}.memory='{size:g} GiB'"
         )
-    if not 4 <= size <= 1024:
-        raise BadRequest(f"accelerator: '{echo(name)}': {size:g} GB is no size that {part.name} is sold with")
+    sizes = hardware.memory_sizes(part.id)
+    if size not in sizes if sizes else not 4 <= size <= 1024:
+        sold = f"; it is sold with {_any_of(sizes)} GB" if sizes else ""
+        kin = [id for id in hardware.with_memory_of(size) if id.startswith(part.id) or part.id.startswith(id)]
+        other = f", '{kin[0]}' with {size:g} GB" if kin else ""
+        raise BadRequest(f"accelerator: '{echo(name)}': {size:g} GB is no size of {part.name}{sold}{other}")
     return with_memory(part, size * GiB)
 
 
@@ -174,17 +197,23 @@ def host_of(
     processor: str = "",
     bytes_per_s: float | None = None,
     memory_bytes: float | None = None,
+    peaks: Mapping[str, float] | None = None,
     additions: Additions = catalog.NOTHING,
 ) -> Host:
     """
     The processor's side from what is known of it; the rest is assumed and said.
+
+    One that the catalogue lacks computes at its own `peaks` where they are known. [FLOP/s]
 
     Of its memory, what the operating system and programs need is left to them.
     """
     known = processor_named(processor, additions=additions) if processor else None
     part = known or catalog.accelerator(USUAL_PROCESSOR, additions)
     assumed = []
-    if known is None:
+    if known is None and peaks:
+        part = replace(part, name=processor, peaks=peaks)
+        assumed.append(f"'{processor}' is not in the catalogue: its peaks follow from cores, clock and instructions")
+    elif known is None:
         named = f"'{processor}' is not in the catalogue: " if processor else ""
         assumed.append(f"processor: {named}taken as {part.name}")
     if bytes_per_s is None:
@@ -212,23 +241,18 @@ def machine_named(
     additions: Additions = catalog.NOTHING,
 ) -> Machine:
     """
-    The machine that a person names: equal accelerators, however they are listed, and one processor; or that alone.
+    The machine that a person names: accelerators, however they are listed, and one processor; or that alone.
 
     A memory size is the host's; of a part that shares its memory with the processor it is the part's, too.
 
     Raises
     ------
     TonnageError
-        A name is unknown, a size does not go with it, or it has unlike accelerators or several processors.
+        A name is unknown, a size does not go with it, or it has several processors, or machines of their own.
     """
     groups = _equal_parts(read_owned(text, additions=additions))
     devices = [group for group in groups if group.part is not None and group.part.segment != "cpu"]
     processors = [group for group in groups if group.part is not None and group.part.segment == "cpu"]
-    if len(devices) > 1:
-        raise BadRequest(
-            f"accelerator: '{echo(text)}' names unlike accelerators, and `tonnage local` answers for equal ones; ask "
-            f"for one kind, or for all of them: tonnage plan own '{echo(text)}' --one-box"
-        )
     if sum(group.count for group in processors) > 1:
         raise BadRequest(
             f"accelerator: '{echo(text)}' names several processors; name one, and what all of them read by "
@@ -242,21 +266,32 @@ def machine_named(
         additions=additions,
     )
     if not devices:
-        title = processor.name if processor else "A desktop processor alone"
-        return Machine(title=title, host=host, evidence="named")
-    part = devices[0].part
-    assert part is not None, "groups of no part were left out"
-    if is_unified(part) and memory_bytes is not None:
-        part = replace(part, memory_bytes=memory_bytes, usable_memory_bytes=None)
-    return _machine(part, devices[0].count, host, beside=(), evidence="named")
+        unnamed = f"A desktop processor alone (assumed: {_without_remark(host.part.name)})"
+        return Machine(title=processor.name if processor else unnamed, host=host, evidence="named")
+    if memory_bytes is not None:
+        devices = [_of_shared_memory(group, memory_bytes) for group in devices]
+    return _machine(devices, host, evidence="named")
+
+
+def _of_shared_memory(group: Owned, memory_bytes: float) -> Owned:
+    """The group with a stated memory where its part shares that of the processor, and as it is where not."""
+    part = group.part
+    if part is None or not is_unified(part):
+        return group
+    sizes = hardware.memory_sizes(part.id)
+    near = next((size for size in sizes if 0.9 < memory_bytes / (size * GiB) < 1.02), None)
+    if sizes and near is None:
+        raise BadRequest(
+            f"memory: {show(memory_bytes, 'bytes')} is no size of {part.name}; it is sold with {_any_of(sizes)} GB"
+        )
+    return Owned(group.count, replace(part, memory_bytes=memory_bytes, usable_memory_bytes=None))
 
 
 def machine_found(
     inventory: Inventory, *, engines: tuple[str, ...] = (), additions: Additions = catalog.NOTHING
 ) -> Machine:
     """
-    The machine that a tool's output describes: its devices with the most memory together, and the others beside them;
-    the processor alone where it lists none.
+    The machine that a tool's output describes, with all of its devices; the processor alone where it lists none.
 
     Raises
     ------
@@ -267,34 +302,76 @@ def machine_found(
         processor=inventory.cpu,
         bytes_per_s=inventory.host_bytes_per_s,
         memory_bytes=inventory.host_memory_bytes,
+        peaks=inventory.peaks,
         additions=additions,
     )
-    groups = [(group, _part_of_device(group, additions)) for group in inventory.devices]
+    groups = [Owned(group.count, _part_of_device(group, additions)) for group in inventory.devices]
     if not groups:
-        return Machine(
-            title=inventory.cpu or "A processor alone", host=host, evidence=inventory.evidence, engines=engines
-        )
-    best, part = max(groups, key=lambda pair: pair[0].count * pair[1].memory_bytes)
-    beside = tuple(group for group, _ in groups if group is not best)
-    return replace(_machine(part, best.count, host, beside=beside, evidence=inventory.evidence), engines=engines)
+        return Machine(title=_found_title(inventory), host=host, evidence=inventory.evidence, engines=engines)
+    return replace(_machine(_equal_parts(groups), host, evidence=inventory.evidence), engines=engines)
 
 
-def _equal_parts(groups: tuple[Owned, ...]) -> list[Owned]:
+def _found_title(inventory: Inventory) -> str:
+    """A processor as it was found: its name, cores, and memory with its rate."""
+    rate, size = inventory.host_bytes_per_s, inventory.host_memory_bytes
+    told = [
+        f"{inventory.cores} cores" if inventory.cores else "",
+        show(size, "bytes") if size else "",
+        f"memory at {show(rate, 'bytes/s', digits=2)}" if rate else "",
+    ]
+    beside = ", ".join(filter(None, told))
+    return f"{inventory.cpu or 'A processor alone'}{f' ({beside})' if beside else ''}"
+
+
+def _equal_parts(groups: Sequence[Owned]) -> list[Owned]:
     """The groups with equal parts counted together."""
     parts = [group.part for group in groups]
     return [
-        Owned(sum(group.count for group in groups if group.part == part), part)
-        for number, part in enumerate(parts)
-        if part not in parts[:number]
+        replace(group, count=sum(other.count for other in groups if other.part == group.part))
+        for number, group in enumerate(groups)
+        if group.part not in parts[:number]
     ]
 
 
-def _machine(part: Accelerator, count: int, host: Host, *, beside: tuple[DeviceGroup, ...], evidence: str) -> Machine:
-    if is_unified(part):
-        # One memory: nothing is gained by moving weights to the processor's side.
+def group_title(group: Owned) -> str:
+    """
+    A group in words: its number, the part with a memory that it is sold with, and what was assumed.
+
+    Examples
+    --------
+    >>> group_title(read_owned("M3 Ultra")[0]), group_title(read_owned("2x 3090")[0])
+    ('M3 Ultra (80-core GPU), 512 GB (assumed: it is sold with 96, 256 or 512 GB)', '2 x GeForce RTX 3090')
+    """
+    part = group.part
+    name = part.name if part is not None else "A desktop processor"
+    if part is not None and len(hardware.memory_sizes(part.id)) > 1:
+        name += f", {part.memory_bytes / GiB:.0f} GB"
+    assumed = f" ({group.assumed})" if group.assumed else ""
+    return f"{f'{group.count} x ' if group.count > 1 else ''}{name}{assumed}"
+
+
+def _machine(groups: Sequence[Owned], host: Host, *, evidence: str) -> Machine:
+    """
+    One machine with all of the groups: the one with the most memory first.
+
+    Raises
+    ------
+    BadRequest
+        One of several shares its memory with its processor: it is a machine of its own.
+    """
+    shared = [group for group in groups if group.part is not None and is_unified(group.part)]
+    if shared and len(groups) > 1:
+        raise BadRequest(
+            f"accelerator: {group_title(shared[0])} is a machine of its own; ask for each alone, or for one model over "
+            "all of them: tonnage plan own … --network '10 Gbit/s'"
+        )
+    if shared:  # One memory: nothing is gained by moving weights to the processor's side.
         host = replace(host, memory_bytes=0.0, assumed=())
-    title = part.name if count == 1 else f"{count} x {part.name}"
-    return Machine(title=title, host=host, device=part, count=count, beside=beside, evidence=evidence)
+    first, *others = sorted(groups, key=lambda group: -group.count * group.part.memory_bytes if group.part else 0.0)
+    title = " + ".join(map(group_title, (first, *others)))
+    return Machine(
+        title=title, host=host, device=first.part, count=first.count, others=tuple(others), evidence=evidence
+    )
 
 
 def _part_of_device(group: DeviceGroup, additions: Additions) -> Accelerator:

@@ -29,6 +29,8 @@ class Inventory(SparseRecord, kw_only=True):
     cpu: str = ""
     cores: int | None = None
     """Physical cores of all sockets."""
+    peaks: dict[str, float] = {}
+    """Of the processor by number format, from its cores, clock and instructions; empty = not told. [FLOP/s]"""
     host_memory_bytes: float | None = None
     """Of one machine. [bytes]"""
     host_bytes_per_s: float | None = None
@@ -48,6 +50,15 @@ class Host(Record, kw_only=True):
     assumed: tuple[str, ...] = ()
 
 
+class Owned(Record):
+    """So many of one part; no part is the processor alone."""
+
+    count: int
+    part: Accelerator | None
+    assumed: str = ""
+    """What of the part was not said; empty = nothing."""
+
+
 class Machine(Record, kw_only=True):
     """One machine that runs models."""
 
@@ -56,8 +67,10 @@ class Machine(Record, kw_only=True):
     device: Accelerator | None = None
     """Absent = the processor alone."""
     count: int = 1
-    beside: tuple[DeviceGroup, ...] = ()
-    """Other accelerators in it, which the answer leaves idle."""
+    others: tuple[Owned, ...] = ()
+    """Accelerators of other kinds in it: models are spread over all of them by layers."""
+    network_bytes_per_s: float | None = None
+    """Between the devices, where each sits in a machine of its own; absent = all in one. [bytes/s]"""
     evidence: str = ""
     engines: tuple[str, ...] = ()
     """Programs found on it."""
@@ -114,6 +127,8 @@ class LocalRow(SparseRecord, kw_only=True):
     board_w: Quantity | None = None
     """Mean draw of one device while it writes an answer; absent = its limit is not published. [W]"""
     offload: Offload = Offload()
+    split: tuple[int, ...] = ()
+    """Layers of each device where they are unlike, in the order of the machine; empty = equal devices, or one."""
     quality: float | None = None
     """Published score of the released weights; absent = none in the catalogue."""
     quality_kept: float | None = None
@@ -144,6 +159,8 @@ class LocalAnswer(Record, kw_only=True):
     """That `quality` is a score of."""
     rows: tuple[LocalRow, ...]
     """One for each model: its best format."""
+    others: tuple[str, ...] = ()
+    """Accelerators of other kinds in it: "1 x rtx-4090"."""
     all_rows: tuple[LocalRow, ...] = ()
     """Every format, where that was asked for."""
     infeasible: tuple[tuple[str, str], ...] = ()

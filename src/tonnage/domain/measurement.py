@@ -25,6 +25,11 @@ MAX_CACHED_SHARE: Final = 0.2
 """Of prompt tokens, that a prefix cache may give: new prompts share no more than a chat template (assumed). [-]"""
 
 
+def forbidden(notes: Iterable[str]) -> str | None:
+    """The first note that forbids the numbers that it stands beside; None where none does."""
+    return next((note for note in notes if note.lower().startswith(UNUSABLE.lower())), None)
+
+
 class Latency(SparseRecord, kw_only=True):
     """A latency over many requests or gaps; a statistic that was not reported is absent. [s]"""
 
@@ -189,7 +194,7 @@ class Measurement(SparseRecord, kw_only=True):
     @property
     def disowned(self) -> str | None:
         """The note of the run itself that forbids its numbers; nothing where there is none."""
-        return next((note for note in self.notes if note.lower().startswith(UNUSABLE.lower())), None)
+        return forbidden(self.notes)
 
 
 class Capacity(SparseRecord, kw_only=True):
@@ -276,6 +281,12 @@ class DeviceMeasurement(SparseRecord, kw_only=True):
     library: str = ""
     """What ran the benchmarks."""
     date: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def disowned(self) -> str | None:
+        """The note that forbids its rates; nothing where there is none."""
+        return forbidden(self.notes)
 
     def best(self, name: str, dtype: str = "") -> float | None:
         """The highest rate of that name (for one format); absent = not measured."""

@@ -65,6 +65,8 @@ def _llama_server(row: LocalRow, download: Download, model: Model) -> list[str]:
     if row.offload.layers >= layers:
         return [*words, "-ngl", "0"]
     words += ["-ngl", str(layers - row.offload.layers) if row.offload.layers else "99"]
+    if row.split:
+        words += ["-sm", "layer", "-ts", ",".join(map(str, row.split))]
     if row.offload.expert_layers:
         words += ["--n-cpu-moe", str(row.offload.expert_layers)]
     return words

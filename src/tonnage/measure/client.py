@@ -73,6 +73,8 @@ class Reply(msgspec.Struct, kw_only=True):
     """As the server says."""
     cached_tokens: Any = None
     """Of the prompt, in its prefix cache, as the server says."""
+    model: str | None = None
+    """That the answer says it is of."""
     prompt_s: float | None = None
     """The server's own time to read the prompt."""
     predicted_s: float | None = None
@@ -321,6 +323,8 @@ class _Wire(asyncio.Protocol):
         """Puts the moment of an event with text, and counts and times that the server states, into the reply."""
         if event.error is not None:
             raise Broken("server error", _one_line(msgspec.json.encode(event.error)))
+        if reply.model is None and isinstance(event.model, str):
+            reply.model = event.model
         if event.has_text:
             if reply.first_s is None:
                 reply.first_s = now

@@ -16,7 +16,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import math
 import random
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -68,6 +70,8 @@ class Stage(Record, kw_only=True):
     """Requests an earlier start has measured."""
     spent_s: float = 0.0
     """Time an earlier start has used of the duration."""
+    until_s: float = math.inf
+    """When the run ends whatever is under way, by `time.perf_counter`. [s]"""
 
 
 class Stop(Record, kw_only=True):
@@ -97,10 +101,12 @@ class _Tally(msgspec.Struct, kw_only=True):
     reason: str | None = None
     fatal: bool = False
     error: TonnageError | None = None
+    over_time: bool = False
+    """The run has ended."""
 
     @property
     def over(self) -> bool:
-        return self.reason is not None or self.error is not None
+        return self.reason is not None or self.error is not None or self.over_time
 
 
 def gaps(load: Load, seed: int) -> Iterator[float]:
@@ -253,8 +259,10 @@ def faster_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _bytes(stage: Stage, index: int) -> bytes:
-    text = prompt(salt=f"{stage.salt}/{stage.stage}", index=index, words=stage.words)
-    spec = stage.spec
+    spec, shared = stage.spec, round(stage.spec.shared * stage.words)
+    text = prompt(salt=f"{stage.salt}/{stage.stage}", index=index, words=stage.words - shared)
+    if shared:
+        text = f"{prompt(salt=stage.salt, index=SHARED, words=shared)} {text}"
     return request_bytes(stage.connection, prompt=text, output_tokens=spec.output_tokens, ignore_eos=spec.ignore_eos)
 
 
@@ -262,7 +270,11 @@ async def _send_one(stage: Stage, index: int, *, data: bytes, intended_s: float,
     """One request, from sending to its counted line in the file; a file that cannot be written ends the stage."""
     tally.sent += 1
     tally.counting = tally.counting or index >= stage.load.warmup
-    reply = await ask(stage.connection, data, timeout_s=stage.spec.timeout_s)
+    left_s = stage.until_s - time.perf_counter()
+    reply = await ask(stage.connection, data, timeout_s=max(0.0, min(stage.spec.timeout_s, left_s)))
+    if reply.failure == "timeout" and left_s < stage.spec.timeout_s:
+        tally.over_time = True  # cut off by the end of the run, which is no failure of the server
+        return
     outcome = outcome_of(reply, stage, index=index, intended_s=intended_s, start_s=tally.start_s)
     try:
         append(stage.file, outcome)
@@ -312,6 +324,7 @@ def outcome_of(reply: Reply, stage: Stage, *, index: int, intended_s: float, sta
         gap_s=tuple(round(later - earlier, 7) for earlier, later in itertools.pairwise(reply.token_s)),
         prompt_tokens=reply.prompt_tokens if _is_count(reply.prompt_tokens) else None,
         cached_tokens=_cached(reply),
+        answered_as="" if is_same_model(reply.model, stage.spec.model) else (reply.model or ""),
         output_tokens=tokens if ok else None,
         miscounted=miscounted if ok else None,
         resent=reply.resent,
@@ -358,6 +371,25 @@ _TEXT: Final = """
 WORDS: Final = tuple(_TEXT.split())
 PROBE_TOKENS: Final = 2
 FIRST_PROBE: Final = -1
+SHARED: Final = -10
+"""Index of the words that all prompts of a run begin with."""
+
+
+def is_same_model(said: str | None, asked: str) -> bool:
+    """
+    Whether an answer's name for its model is the one that was asked, with a date, a path or a file's end around it.
+
+    Examples
+    --------
+    >>> is_same_model("gpt-4-0613", "gpt-4"), is_same_model("/models/Qwen3-8B.gguf", "qwen3-8b")
+    (True, True)
+    >>> is_same_model("llama3.1:8b", "llama3.2:1b")
+    False
+    """
+    if not said:
+        return True
+    names = said.lower(), asked.lower()
+    return any(re.search(rf"(?<![a-z0-9]){re.escape(a)}(?![a-z0-9])", b) for a, b in (names, names[::-1]))
 
 
 def prompt(*, salt: str, index: int, words: int) -> str:
@@ -365,7 +397,7 @@ def prompt(*, salt: str, index: int, words: int) -> str:
     return " ".join(random.Random(f"{salt}/{index}").choices(WORDS, k=words))
 
 
-async def words_for(connection: Connection, spec: Spec, *, salt: str) -> int:
+async def words_for(connection: Connection, spec: Spec, *, salt: str, until_s: float = math.inf) -> int:
     """
     Words that make up the wanted prompt, by the server's own count of two probes.
 
@@ -384,7 +416,8 @@ async def words_for(connection: Connection, spec: Spec, *, salt: str) -> int:
         data = request_bytes(
             connection, prompt=text, output_tokens=min(PROBE_TOKENS, spec.output_tokens), ignore_eos=spec.ignore_eos
         )
-        reply = await ask(connection, data, timeout_s=spec.timeout_s)
+        left_s = max(0.0, min(spec.timeout_s, until_s - time.perf_counter()))
+        reply = await ask(connection, data, timeout_s=left_s)
         if reply.failure is not None and reply.failure != "empty":
             raise BadRequest(_why(reply, connection, spec))
         counts.append(reply.prompt_tokens)

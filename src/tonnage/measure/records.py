@@ -55,6 +55,10 @@ class Spec(SparseRecord, kw_only=True):
     ignore_eos: bool = True
     timeout_s: float = 120.0
     seed: int = 0
+    shared: float = 0.0
+    """Of each prompt, what all of them begin with: 0 = a cold cache. [-]"""
+    busy: bool = False
+    """Other load on the machine is told, and forbids nothing."""
 
 
 class Header(Record, kw_only=True, tag="header"):
@@ -98,6 +102,8 @@ class Outcome(SparseRecord, kw_only=True, tag="request"):
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     """Of the prompt, in the server's prefix cache, by its own count."""
+    answered_as: str = ""
+    """The model that the answer names, where it is not the one that was asked."""
     output_tokens: int | None = None
     miscounted: str | None = None
     """What is wrong with the server's own count, when it cannot be."""
@@ -129,6 +135,10 @@ class StageEnd(SparseRecord, kw_only=True, tag="stage"):
     lag_s: float | None = None
     """How late the client's own heartbeat ran, p99. [s]"""
     server: ServerState | None = None
+    wrong: tuple[str, ...] = ()
+    """What took from the server while it was measured."""
+    told: tuple[str, ...] = ()
+    """What it was measured under: a lowered power limit."""
 
 
 T = TypeVar("T")

@@ -56,9 +56,10 @@ def engine_at(target: Target) -> str | None:
     return reading.engine if reading is not None else None
 
 
-async def fetch(page: Target) -> bytes | None:
+async def fetch(page: Target, *, key: str | None = None) -> bytes | None:
     """
-    The page, cut at MAX_PAGE_BYTES; None where nothing answers in time, or not with status 200.
+    The page, cut at MAX_PAGE_BYTES; None where nothing answers in time, or not with status 200. A key is for the server
+    that is measured alone.
 
     Plain HTTP/1.0: the answer ends with its connection.
     """
@@ -66,7 +67,8 @@ async def fetch(page: Target) -> bytes | None:
         async with asyncio.timeout(TIMEOUT_S):
             reader, writer = await asyncio.open_connection(page.host, page.port, ssl=page.tls or None)
             host = f"[{page.host}]" if ":" in page.host else page.host
-            writer.write(f"GET {page.path} HTTP/1.0\r\nHost: {host}:{page.port}\r\n\r\n".encode())
+            secret = f"Authorization: Bearer {key}\r\n" if key else ""
+            writer.write(f"GET {page.path} HTTP/1.0\r\nHost: {host}:{page.port}\r\n{secret}\r\n".encode())
             found = b""
             while part := await reader.read(65_536):
                 found += part

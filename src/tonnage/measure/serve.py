@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -25,6 +27,7 @@ from msgspec.structs import replace
 from tonnage.domain.diagnosis import Reading
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Load, Measurement, Point, ServerState
 from tonnage.errors import BadRequest, echo
+from tonnage.measure.beside import EVERY_S, cards_held, listening, moment, taken
 from tonnage.measure.client import Connection, Target, close, key_of, open_connection, target_of
 from tonnage.measure.clients import Clients
 from tonnage.measure.knee import next_level
@@ -45,6 +48,7 @@ from tonnage.measure.records import (
     sync,
 )
 from tonnage.measure.scrape import engine_at, pages_of, state_of, watch
+from tonnage.measure.served import of_model, refuse_unserved, served_at
 from tonnage.measure.summary import measurement_of, point_of
 from tonnage.record import Record
 from tonnage.version import __version__
@@ -56,6 +60,7 @@ Following = tuple[int, Load, frozenset[int], float]
 """The stage to run: its number, its load, the requests that it has, the time that it has spent."""
 Pages = tuple[tuple[Target, bool], ...]
 """Metrics pages, and whether the user named each."""
+LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 REQUESTS_EACH = 4
 """Requests that each place of a closed loop sends at least, in a sweep."""
 
@@ -92,6 +97,7 @@ def measure_serve(
     key_env: str | None = None,
     progress: Progress | None = None,
     metrics: Sequence[str] = (),
+    until_s: float = math.inf,
 ) -> Measurement:
     """
     Measure an endpoint and return what the file then says.
@@ -110,6 +116,8 @@ def measure_serve(
         Whom to tell.
     metrics : sequence of str
         Metrics pages to read beside the requests, besides the server's own.
+    until_s : float
+        When it ends whatever is under way, by `time.perf_counter`. [s]
     """
     check(spec)
     target = target_of(spec.url, model=spec.model, kind=spec.kind)
@@ -119,7 +127,9 @@ def measure_serve(
     _raise_file_limit()
     pages = pages_of(target, metrics)
     with asyncio.Runner(loop_factory=faster_loop()) as runner:
-        runner.run(_run(spec, clients, output, connection=connection, log=log, progress=progress, pages=pages))
+        runner.run(
+            _run(spec, clients, output, connection=connection, log=log, progress=progress, pages=pages, until_s=until_s)
+        )
     return measurement_of(read_log(output))
 
 
@@ -149,13 +159,15 @@ async def _run(
     log: Log | None,
     progress: Progress | None,
     pages: Pages,
+    until_s: float,
 ) -> None:
     """Stage after stage, until the file asks for no more; the pages that the user named must answer first."""
     for page, named in pages:
         if named:
             await _require_page(page)
     salt = secrets.token_hex(8)
-    words = await words_for(connection, spec, salt=salt)
+    refuse_unserved(await served_at(connection), connection.target)
+    words = await words_for(connection, spec, salt=salt, until_s=until_s)
     if log is not None and log.segments:
         words = log.segments[0].words
     header = Header(spec=spec, version=__version__, date=_now())
@@ -178,6 +190,7 @@ async def _run(
                 file=file,
                 done=done,
                 spent_s=spent_s,
+                until_s=until_s,
             )
             await _stage(stage, clients, progress, pages)
             segment += 1
@@ -216,9 +229,16 @@ async def _stage(stage: Stage, clients: Clients, progress: Progress | None, page
 
         return keep
 
+    target = stage.connection.target
+    pids = listening(target.port) if target.host in LOOPBACK else ()
     watchers = [asyncio.create_task(watch(page, keeper(page))) for page, _ in pages]
+    cards: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+    if pids:
+        watchers.append(asyncio.create_task(_watch_cards(pids, cards.append)))
+    before = moment(pids) if pids else None
     try:
         stop = await clients.run(stage, progress.step if progress is not None else None)
+        behind = moment(pids) if pids else None
     finally:
         for watcher in watchers:
             watcher.cancel()
@@ -230,11 +250,20 @@ async def _stage(stage: Stage, clients: Clients, progress: Progress | None, page
         fatal=stop.fatal,
         lag_s=stop.lag_s,
         server=state_of(readings),
+        wrong=tuple(dict.fromkeys((*taken(before, behind), *(why for wrong, _ in cards for why in wrong)))),
+        told=tuple(dict.fromkeys(what for _, told in cards for what in told)),
     )
     append(stage.file, end)
     sync(stage.file)
     if progress is not None:
         progress.end(stage.load, end)
+
+
+async def _watch_cards(pids: Sequence[int], keep: Callable[[Any], None]) -> None:
+    """What holds the cards of a server on this machine back, every few seconds until cancelled."""
+    while True:
+        await asyncio.sleep(EVERY_S)
+        keep(await asyncio.to_thread(cards_held, pids))
 
 
 def _next(log: Log) -> Following | None:
@@ -303,7 +332,13 @@ _LEAST_S: Final = 3.0
 
 
 def quick_specs(
-    url: str, model: str, *, lengths: tuple[int, int], most: int = 32, duration_s: float = 300.0
+    url: str,
+    model: str,
+    *,
+    lengths: tuple[int, int],
+    most: int = 32,
+    duration_s: float = 300.0,
+    busy: bool = False,
 ) -> tuple[Spec, ...]:
     """
     What to ask for the three points: alone, the root of `most` at once, and `most`; fewer where two of them are equal.
@@ -318,6 +353,8 @@ def quick_specs(
         Requests at once of the third point.
     duration_s : float
         Of all three together, at most. [s]
+    busy : bool
+        Other load on the machine is told, and forbids nothing.
 
     Raises
     ------
@@ -341,9 +378,17 @@ def quick_specs(
             prompt_tokens=prompt,
             output_tokens=answer,
             load=Load(concurrency=places, requests=_EACH * places, warmup=places, duration_s=duration_s / len(loads)),
+            busy=busy,
         )
         for places in loads
     )
+
+
+def served_there(spec: Spec, *, key_env: str | None = None) -> tuple[str, float | None] | None:
+    """The name that the asked model's checkpoint has on the server, and its parameters; None where no list says."""
+    target = target_of(spec.url, model=spec.model, kind=spec.kind)
+    found = of_model(asyncio.run(served_at(open_connection(target, key=key_of(key_env)))), spec.model)
+    return None if found is None else (found.root or found.id, found.parameters)
 
 
 def planned(specs: tuple[Spec, ...], *, engine: str | None) -> Measurement:
@@ -383,9 +428,18 @@ def measure_quick(specs: tuple[Spec, ...], folder: Path, *, key_env: str | None 
     """
     folder.mkdir(parents=True, exist_ok=True)
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    found = [
-        measure_serve(spec, folder / f"quick-{stamp}-{spec.load.concurrency}.jsonl", key_env=key_env) for spec in specs
-    ]
+    end_s = time.perf_counter() + sum(spec.load.duration_s for spec in specs)
+    found = []
+    for place, spec in enumerate(specs):
+        now_s = time.perf_counter()
+        until_s = now_s + (end_s - now_s) / (len(specs) - place)  # what one leaves is the next one's
+        output = folder / f"quick-{stamp}-{spec.load.concurrency}.jsonl"
+        found.append(measure_serve(spec, output, key_env=key_env, until_s=until_s))
+        if not found[-1].points or not found[-1].points[-1].completed:
+            raise BadRequest(
+                f"no answer to {spec.load.concurrency} requests at once was whole within {until_s - now_s:.0f} s; give "
+                "more --time, or shorter lengths"
+            )
     stopped = next((one.stopped for one in found if one.stopped), None)
     if stopped:
         raise BadRequest(f"stopped early: {stopped}; what was measured is in {folder}")

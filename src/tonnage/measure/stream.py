@@ -81,6 +81,7 @@ class Event(msgspec.Struct):
     """One `data:` line of the stream."""
 
     choices: list[_Choice] | None = None
+    model: Any = None
     usage: _Usage | None = None
     timings: _Timings | None = None
     """llama.cpp's own clock."""

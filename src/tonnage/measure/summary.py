@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import asdict, replace
 
@@ -23,6 +23,7 @@ from tonnage.domain.measurement import (
     Point,
 )
 from tonnage.domain.requests.common import Slo
+from tonnage.measure.beside import marked
 from tonnage.measure.knee import knee_of
 from tonnage.measure.records import Log, Outcome
 from tonnage.simulation.metrics import e2e_s, goodput_per_s, stated, summary, tpot_s, ttft_s
@@ -186,13 +187,18 @@ def _late_share(point: Point) -> float:
     return 0.0 if not median or point.client_delay_s is None else point.client_delay_s / median
 
 
-def cached_notes(points: Sequence[Point]) -> Iterable[str]:
-    """What a prefix cache has done for the loads, by the server's own count."""
+def cached_notes(points: Sequence[Point], *, shared: float = 0.0) -> Iterable[str]:
+    """What a prefix cache has done for the loads, by the server's own count; `shared` is what was to be in it."""
     known = [(point.cached_share, point.level) for point in points if point.cached_share is not None]
     if not known:
         return
     share, level = max(known)
-    if share > MAX_CACHED_SHARE:
+    if shared:
+        yield (
+            f"A warm cache, as asked: prompts share {shared:.0%}, and {share:.0%} of the prompt tokens at load "
+            f"{level:g} came from the server's prefix cache."
+        )
+    elif share > MAX_CACHED_SHARE:
         yield (
             f"{UNUSABLE}: {share:.0%} of the prompt tokens at load {level:g} came from the server's prefix cache, over "
             f"the {MAX_CACHED_SHARE:.0%} that a chat template may be: their work was not done; give longer prompts, or "
@@ -200,6 +206,51 @@ def cached_notes(points: Sequence[Point]) -> Iterable[str]:
         )
     else:
         yield f"By the server's own count its prefix cache held {share:.1%} of the prompt tokens at most."
+
+
+def _other_notes(log: Log) -> Iterable[str]:
+    """Another model behind the address, other load, and answers that grow slower or faster while nothing changes."""
+    spec = log.header.spec
+    other = Counter(o.answered_as for o in log.outcomes if o.answered_as)
+    for name, count in other.most_common(1):
+        yield f"{UNUSABLE}: {count} answers are of the model '{name}', not of '{spec.model}'; name what is served."
+    stages = sorted({segment.stage for segment in log.segments})
+    ends = [end for stage in stages if (end := log.end_of(stage)) is not None]
+    loads = {segment.stage: segment.load for segment in log.segments}
+    wrong = [why for end in ends for why in end.wrong]
+    for stage in stages:
+        load, end = loads[stage], log.end_of(stage)
+        running = end.server.running if end is not None and end.server is not None else None
+        if load.concurrency is not None and running is not None and running > load.concurrency + 0.5:
+            wrong.append(f"the server ran {running:g} requests at once, and {load.concurrency} are of this run")
+        drift = drift_of([o for o in log.of_stage(stage) if not o.warmup and o.failure is None])
+        if drift is not None:
+            change = f"{abs(drift - 1.0):.0%} {'slower' if drift > 1 else 'faster'}"
+            wrong.append(f"answers at load {load.level:g} grew {change} towards its end: heat, a limit or other load")
+    yield from marked(wrong, (what for end in ends for what in end.told), busy=spec.busy)
+
+
+DRIFT: Final = 1.2
+"""Of times per token, from the first to the last part of a load under which nothing changes. [-]"""
+SURE: Final = 3.3
+"""Standard deviations of ranks from which on a drift is no chance: once in a thousand loads. [-]"""
+
+
+def drift_of(outcomes: Sequence[Outcome]) -> float | None:
+    """
+    Times per token of the last third of a load over those of its first; None where they may be equal: by ranks
+    (Mann and Whitney), or in a dozen answers, of which all later ones must lie beyond all earlier ones.
+    """
+    answered = sorted((o.first_s, o.last_s, o.output_tokens or 0) for o in outcomes if o.first_s and o.last_s)
+    each = [(last - first) / (tokens - 1) for first, last, tokens in answered if tokens > 1]
+    part = max(3, len(each) // 3)
+    early, late = sorted(each[:part]), sorted(each[-part:])
+    if len(each) < 6 or early[0] <= 0.0:
+        return None
+    change = late[len(late) // 2] / early[len(early) // 2]
+    above = sum((b > a) + 0.5 * (b == a) for a in early for b in late) - part * part / 2
+    needed = SURE * (part * part * (2 * part + 1) / 12.0) ** 0.5 if part > 6 else part * part / 2
+    return change if abs(above) >= needed and not 1.0 / DRIFT < change < DRIFT else None
 
 
 def _notes(log: Log, points: Sequence[Point]) -> Iterable[str]:
@@ -212,7 +263,8 @@ def _notes(log: Log, points: Sequence[Point]) -> Iterable[str]:
             f"{MAX_LATE_SHARE:.0%} of the median time to first token, up to {_late_share(first):.0%} at load "
             f"{first.level:g}; measure from a machine with a free core, or with less load."
         )
-    yield from cached_notes(points)
+    yield from cached_notes(points, shared=log.header.spec.shared)
+    yield from _other_notes(log)
     worst = max((point.client_delay_s or 0.0 for point in points), default=0.0)
     if worst > SLOW_CLIENT_S:
         yield (

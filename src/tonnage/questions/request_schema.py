@@ -22,7 +22,7 @@ from tonnage.errors import UnknownName
 from tonnage.questions.registry import CASES, KINDS, REQUESTS
 from tonnage.record import SparseRecord
 
-BARE: Final = frozenset({"count", "tokens", "fraction", "years", "USD", "USD/year"})
+BARE: Final = frozenset({"count", "tokens", "tokens/s", "fraction", "years", "USD", "USD/year"})
 """Dimensions whose numbers need no unit."""
 
 

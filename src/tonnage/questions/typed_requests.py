@@ -17,6 +17,7 @@ UNITS: Final = {
     "1/s": "PerSecond",
     "s": "Seconds",
     "tokens": "Tokens",
+    "tokens/s": "TokensPerSecond",
     "count": "Count",
     "integer": "Whole",
     "fraction": "Fraction",

@@ -198,7 +198,7 @@ def device_document(found: DeviceMeasurement, *, path: str) -> Document:
     ]
     table = grid(["benchmark", "format", "of~", "best>", "runs>"], rows)
     use = Command(f"Written to {path}; ask about it: --additions {path} --accelerator {found.id}")
-    return document(Headline(lead), table, use)
+    return document(Headline(lead), table, use, map(Note, found.notes))
 
 
 # Training

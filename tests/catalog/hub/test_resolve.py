@@ -119,9 +119,9 @@ def test_no_decoder_has_that_size(text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "key", "quantization"),
     [
-        ("Qwen/Qwen3-235B-A22B-Thinking-2507-FP8", "qwen3235ba22b", "fp8"),
+        ("Qwen/Qwen3-235B-A22B-Thinking-2507-FP8", "qwen3-235ba22b", "fp8"),
         ("deepseek-ai/DeepSeek-R1-0528", "deepseekr1", None),
-        ("Meta-Llama-3-8B", "llama38b", None),
+        ("Meta-Llama-3-8B", "llama3-8b", None),
         ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "nemotron3nano30ba3b", "bf16"),
         ("Llama-3_3-Nemotron-Super-49B-v1", "llama3.3nemotronsuper49bv1", None),
         ("model-W8A8", "model", "int8"),

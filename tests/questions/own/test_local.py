@@ -140,7 +140,7 @@ def test_a_machine_that_was_found() -> None:
     )
     machine = machine_found(inventory)
     assert (machine.device.id, machine.count) == ("rtx-3090", 2)
-    assert machine.beside[0].name == "NVIDIA RTX A4000"
+    assert [(other.count, other.part.id) for other in machine.others if other.part] == [(1, "rtx-a4000")]
     assert machine.host.part.memory_bytes_per_s == 96e9
     assert not machine.host.assumed
 
@@ -171,7 +171,7 @@ def test_scores_meet_models_under_the_names_of_their_files() -> None:
         ({"context": "1"}, "context"),
         ({"context": "x"}, "context"),
         ({"min_speed": "-1"}, "min_speed"),
-        ({"model": "no such"}, "no downloadable model"),
+        ({"model": "no such"}, "no model 'no such'"),
         ({"nonsense": "1"}, "nonsense"),
     ],
 )

@@ -11,8 +11,8 @@ from tonnage.core.machine import is_unified, processor_named, read_owned
 from tonnage.domain.precision import Precision
 from tonnage.errors import BadRequest, TonnageError, UnknownName
 from tonnage.physics.power_cap import capped_clock
-from tonnage.questions.own.mixed import Device, fill_fastest, share_evenly
 from tonnage.questions.own.speed import Shares, place_layers, shares_of, smallest_placement
+from tonnage.questions.own.unlike import Device, fill_fastest, share_evenly
 from tonnage.units import GiB
 
 
@@ -107,6 +107,9 @@ def test_all_the_power_is_all_the_clock() -> None:
         ("3090 Ti", [(1, "rtx-3090-ti")]),
         ("2x 3090", [(2, "rtx-3090")]),
         ("2 RTX 3090", [(2, "rtx-3090")]),
+        ("2 RTX 3090 + 1 4090", [(2, "rtx-3090"), (1, "rtx-4090")]),
+        ("2x3090+1x4090", [(2, "rtx-3090"), (1, "rtx-4090")]),
+        ("RTX 3090 and 2 4090", [(1, "rtx-3090"), (2, "rtx-4090")]),
         ("8 x A100 80GB, 4 x L40S", [(8, "a100-sxm4-80gb"), (4, "l40s")]),
         ("A6000 + RTX 3090", [(1, "rtx-a6000"), (1, "rtx-3090")]),
         ("Ryzen AI Max 395", [(1, "radeon-8060s")]),
@@ -148,6 +151,8 @@ def test_the_processor_alone() -> None:
         ("8x", "a count without a name"),
         ("99999 x H100", "between 1 and"),
         ("M4 Max 9999GB", "no size"),
+        ("M3 Ultra 300GB", "sold with 96, 256 or 512 GB"),
+        ("M4 Max 36GB", "'m4-max-32core' with 36 GB"),
         ("", "kinds of accelerator"),
         ("a," * 100, "kinds of accelerator"),
         ("x" * 1000, "characters"),

@@ -131,7 +131,28 @@ def test_unlike_cards_share_a_model_that_none_holds() -> None:
     assert row.pipeline_per_s >= row.decode_per_s.value and "-ts" in row.command
     apart = planned(own=cards, network="1 Gbit/s", model=model, min_speed="10").mixed[0]
     assert apart.decode_per_s.value < row.decode_per_s.value and "--rpc" in apart.command
-    assert not planned(own=cards, model=model).mixed
+    assert (
+        planned(own=cards, model=model, min_speed="10").mixed
+        == planned(own=cards, one_box=True, model=model, min_speed="10").mixed
+    )
+    assert not planned(own=cards, one_box=False, model=model).mixed
+
+
+@pytest.mark.parametrize("cards", ["RTX 3090, RTX 4090", "2 RTX 3090 + 1 4090", "RTX 5090"])
+def test_cards_of_a_box_have_one_answer(cards: str) -> None:
+    """`local` and `plan own`: the same rates, formats and commands for the same cards at the same speed."""
+    local = tonnage.local(cards, min_speed="20 t/s")
+    plan = planned(own=cards, min_speed="20 t/s")
+    shown = {row.model: row for row in local.rows}
+    for row in plan.mixed or plan.groups[0].rows:
+        one = shown[row.model]
+        rate = row.decode_per_s.value if plan.mixed else row.per_request
+        assert (row.weights, rate, row.command) == (one.precision.stored, one.decode_per_s.value, one.commands[0][1])
+    assert len(plan.mixed or plan.groups[0].rows) > 3
+
+
+def test_a_processor_without_a_name_is_said_to_be_assumed() -> None:
+    assert planned(own="CPU", model="Qwen/Qwen3-8B").groups[0].name == "A desktop processor (assumed: Core i9-13900K)"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +160,7 @@ def test_unlike_cards_share_a_model_that_none_holds() -> None:
     [
         ("nvidia-smi.xml", ["2 x GeForce RTX 3090", "RTX A4000"], True),
         ("rocm-smi.json", ["2 x Instinct MI300X"], False),
-        ("system_profiler.json", ["M4 Max (40-core GPU)"], False),
+        ("system_profiler.json", ["M4 Max (40-core GPU), 64 GB"], False),
         ("sinfo.txt", ["16 x A100 SXM4 80GB", "4 x L40S"], False),
         ("nodes.json", ["8 x A100 SXM4 80GB", "4 x L40S"], False),
     ],
@@ -155,7 +176,6 @@ def test_recorded_output_is_an_inventory(file: str, groups: list[str], box: bool
     [
         ({}, "own is missing"),
         ({"own": "8 x Nothing 9000"}, "Nothing 9000"),
-        ({"own": "CPU"}, "name the processor"),
         ({"own": [{"count": 2}]}, "write groups such as"),
         ({"own": "L4", "rate": "1/s"}, "rate"),
         ({"own": "L4", "site_power": "2 MWh"}, "site_power"),

@@ -116,9 +116,9 @@ def parse_name(name: str) -> ParsedName:
     Examples
     --------
     >>> parse_name("nvidia/Llama-3.1-70B-Instruct-FP8")[:2]
-    ('llama3.170b', 'fp8')
+    ('llama3.1-70b', 'fp8')
     >>> parse_name("TheBloke/Llama-2-13B-chat-GGUF:Q4_K_M")[:2]
-    ('llama213b', 'gguf-q4_k_m')
+    ('llama2-13b', 'gguf-q4_k_m')
     """
     if len(name) > MAX_NAME_LENGTH:
         raise BadRequest(
@@ -140,7 +140,9 @@ def parse_name(name: str) -> ParsedName:
             steps.append(f"'{word}' changes no shape")
         else:
             kept.append(word)
-    return ParsedName("".join(kept), quantization, tuple(steps))
+    # Numbers stay apart: "Qwen33-2B" is no "Qwen3-32B".
+    key = re.sub(r"(?<!\d)-|-(?!\d)", "", "-".join(kept))
+    return ParsedName(key, quantization, tuple(steps))
 
 
 def _precision(name: str, steps: list[str]) -> tuple[str, str | None]:

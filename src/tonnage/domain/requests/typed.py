@@ -37,6 +37,7 @@ __all__ = [
 PerSecond = float | str
 Seconds = float | str
 Tokens = float | str
+TokensPerSecond = float | str
 Count = float | str
 Whole = int | str
 Fraction = float | str
@@ -525,7 +526,7 @@ class OwnFields(TypedDict, total=False):
     start_from: Literal["network", "disk", "cached"] | None
     cold_start: Seconds | None
     context: Tokens | None
-    min_speed: Count | None
+    min_speed: TokensPerSecond | None
     host_memory: Bytes | None
     one_box: bool | None
     network: BytesPerSecond | None

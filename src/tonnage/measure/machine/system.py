@@ -274,12 +274,35 @@ def proc(cpuinfo: str, meminfo: str) -> Inventory:
     if total is None:
         raise BadFact("/proc/meminfo: no line 'MemTotal: … kB'")
     cores = number_in(told.get("cpu cores", ""))
+    clocks = [float(mhz) for mhz in re.findall(r"^cpu MHz\s*:\s*(\d{1,6}(?:\.\d{1,6})?)", cpuinfo, re.MULTILINE)]
+    flags = frozenset((told.get("flags") or told.get("features") or "").split())
+    per_s = (cores or 0.0) * sockets * max(clocks, default=0.0) * 1e6
     return Inventory(
         evidence="/proc/cpuinfo and /proc/meminfo",
         cpu=told.get("model name") or told.get("hardware") or told.get("cpu", ""),
         cores=None if cores is None else int(cores) * sockets,
+        peaks={name: per_s * each for name, each in vector_flop(flags).items()} if per_s else {},
         host_memory_bytes=float(total[1]) * KiB,
     )
+
+
+def vector_flop(flags: frozenset[str]) -> dict[str, float]:
+    """
+    What a core does in a cycle by number format, as the catalogue counts its processors: two units of multiply and add
+    (AVX2: 8 numbers of 32 bits each), twice as many with AVX-512, half with 128 bits; and matrix tiles (AMX). [FLOP]
+
+    Examples
+    --------
+    >>> vector_flop(frozenset({"avx2", "fma"})), vector_flop(frozenset({"avx512f", "avx512_bf16"}))
+    ({'fp32': 32.0}, {'fp32': 64.0, 'bf16': 128.0})
+    """
+    wide = 64.0 if "avx512f" in flags else 32.0 if "avx2" in flags else 16.0
+    found = {"fp32": wide}
+    if "amx_bf16" in flags or "avx512_bf16" in flags:
+        found["bf16"] = 2048.0 if "amx_bf16" in flags else 2.0 * wide
+    if flags & {"amx_int8", "avx512_vnni", "avx_vnni"}:
+        found["int8"] = 4096.0 if "amx_int8" in flags else 4.0 * wide
+    return found
 
 
 def dmi_bytes_per_s(tables: Iterable[bytes], *, cpu: str) -> float | None:

@@ -28,6 +28,7 @@ from tonnage.domain.train_measurement import (
     TrainRun,
 )
 from tonnage.errors import BadFact, BadRequest, echo
+from tonnage.measure.beside import watched
 from tonnage.measure.train.probe import FOLDER
 from tonnage.measure.train.records import RankLog, Stepped, mean, mean_parts, read_ranks
 from tonnage.record import Record
@@ -56,12 +57,13 @@ def measure_train(
     bounds: Bounds | None = None,
     folder: Path | None = None,
     watch: Callable[[str], None] = lambda _: None,
+    busy: bool = False,
 ) -> TrainMeasurement:
     """
     A training command, measured; with `devices` it is started by torchrun once for each number.
 
     Its records go into `folder`, which stays, or into one that does not; `watch` is told of each run that starts.
-    `stopped` of the result is of the last run.
+    `stopped` of the result is of the last run. Other load on the machine forbids its numbers unless it may be `busy`.
 
     Raises
     ------
@@ -75,16 +77,19 @@ def measure_train(
     limits = bounds or Bounds()
     with tempfile.TemporaryDirectory(prefix="tonnage-probe-") as own:
         root = folder or Path(own)
-        runs, stopped = [], None
+        runs, stopped, notes = [], None, dict[str, None]()
         for count in devices or (0,):
             where = root / (f"{count}-devices" if count else "run")
             watch(f"{count} devices" if count else "running")
-            stopped = _run(_launch_command(command, count), where, limits)
+            with watched(busy=busy) as seen:
+                stopped = _run(_launch_command(command, count), where, limits)
+            notes.update(dict.fromkeys(seen))
             ranks = read_ranks(where) if where.is_dir() else ()
             if not ranks:
                 raise BadFact(_nothing(command, stopped))
             runs.append(ranks)
-        return measurement_of(runs, warmup=limits.warmup, command=shlex.join(command), stopped=stopped)
+        found = measurement_of(runs, warmup=limits.warmup, command=shlex.join(command), stopped=stopped)
+        return replace(found, notes=(*notes, *found.notes))
 
 
 def _launch_command(command: Sequence[str], count: int) -> list[str]:

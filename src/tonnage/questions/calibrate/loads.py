@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from tonnage.catalog import Additions
+from tonnage.catalog.hub.resolve import resolve as resolve_model
+from tonnage.catalog.models import look_up
 from tonnage.core.deployment import Deployment, overheads_under, resolve
 from tonnage.core.drift import place_of
 from tonnage.core.error_model import basis_of_tier, serve_level, serve_load
@@ -29,6 +31,7 @@ from tonnage.domain.metrics import METRICS
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision, number_format
 from tonnage.errors import BadRequest, echo
+from tonnage.physics.parameters import parameters
 from tonnage.physics.shares import Tokens
 from tonnage.physics.transformer import step_work
 from tonnage.record import Record
@@ -154,6 +157,33 @@ def refuse_unknown(found: Measurement, stack: Stack, *, additions: Additions) ->
     """
     for point in found.points:
         _deployed(point, stack, Traffic(concurrency=point.concurrency or 1.0), additions=additions)
+
+
+_SAME_SIZE: Final = 0.2
+"""By which a server's count of its parameters may differ from the catalogue's: draft heads, padded vocabularies. [-]"""
+
+
+def refuse_other_model(served: tuple[str, float | None] | None, stack: Stack, *, additions: Additions) -> None:
+    """
+    Nothing, unless what a server says it serves is another model than the one that the calibration would be of.
+
+    Raises
+    ------
+    BadRequest
+        Its name means another model of the catalogue, or its parameters are those of another.
+    """
+    if served is None or not isinstance(stack.model, str):
+        return
+    name, counted = served
+    other, meant = look_up(name), look_up(stack.model)
+    if other is not None and meant is not None and other != meant:
+        raise BadRequest(f"the server's '{echo(name)}' is {other}, not {meant}; name it with --as {other}")
+    whole = parameters(resolve_model(stack.model, additions=additions)).value
+    if counted is not None and abs(counted / whole - 1.0) > _SAME_SIZE:
+        raise BadRequest(
+            f"the server's '{echo(name)}' has {counted / 1e9:.3g} B parameters, but {echo(stack.model)} has "
+            f"{whole / 1e9:.3g} B; name what it serves with --as"
+        )
 
 
 def _case(point: Point, stack: Stack, traffic: Traffic) -> ServeCase:

@@ -32,6 +32,7 @@ from tonnage.domain.calibration import (
     Stretch,
 )
 from tonnage.domain.case import TrainCase
+from tonnage.domain.measurement import forbidden
 from tonnage.domain.train_measurement import TrainMeasurement
 from tonnage.domain.training import TrainSetup
 from tonnage.errors import BadRequest, echo
@@ -77,6 +78,8 @@ def train_rows_of(found: TrainMeasurement, asked: CalibrateRequest) -> list[Trai
     BadRequest
         The model, the accelerator or a batch is not known, or a setting is unknown.
     """
+    if (wrong := forbidden(found.notes)) is not None:
+        raise BadRequest(f"the measurement's own note forbids its numbers: {echo(wrong)}")
     settings = _settings(asked)
     model, accelerator = (asked.models or (found.model,))[0], asked.accelerator or found.device
     for name, value in (("model", model), ("accelerator", accelerator)):

@@ -145,7 +145,7 @@ def _none_because(request: Own, group: OwnedGroup, part: Accelerator, *, stated:
         return f"{names} serves no model there within its memory; leave out --engine to ask llama.cpp as well"
     if model is not None:
         machine = _machine_of(request, group, part, additions=additions)
-        return local(_local_request(request), machine, additions=additions).sentence.rstrip(".")
+        return local(asked_at_home(request), machine, additions=additions).sentence.rstrip(".")
     return "no downloadable model fits in its memory, or no engine is known to run there"
 
 
@@ -248,7 +248,7 @@ def _local_rows(
     machine = _machine_of(request, group, part, additions=additions)
     if not in_host:
         machine = replace(machine, host=replace(machine.host, memory_bytes=0.0))
-    asked = _local_request(request)
+    asked = asked_at_home(request)
     machines = max(1, group.count // group.per_node)
     rows = [
         _local_row(row, cards=group.per_node, copies=machines)
@@ -282,7 +282,8 @@ def _local_rows(
     return [_with_local_power(row, request, group, part) for row in best.values()]
 
 
-def _local_request(request: Own) -> LocalRequest:
+def asked_at_home(request: Own) -> LocalRequest:
+    """The same question of one request at a time, as `tonnage local` asks it."""
     context = request.serve.max_context or CONTEXT
     return LocalRequest(context=context, min_per_s=request.min_speed, model=request.model, exact=True)
 

@@ -18,7 +18,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions, model_name
 from tonnage.catalog.hub.names import looks_like_path
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.catalog.models import model_ids
+from tonnage.catalog.models import look_up, model_ids
 from tonnage.catalog.published import BENCHMARK, download_of, downloads, format_change, published_score
 from tonnage.core.calibration_use import each_once, serving_use
 from tonnage.core.machine import is_unified, machine_named
@@ -28,11 +28,12 @@ from tonnage.domain.machine import Download, LocalAnswer, LocalRow, Machine
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision
 from tonnage.engines.at_home import OWN_FORMAT, own_engine, start_commands
-from tonnage.errors import BadRequest, echo
+from tonnage.errors import BadRequest
 from tonnage.physics.parameters import parameters
 from tonnage.questions.fit.fit import LANGUAGE
 from tonnage.questions.own.question import LocalRequest
 from tonnage.questions.own.speed import PROMPT, Asked, case_at_home, roomy, speed_of
+from tonnage.questions.own.unlike import device_names, speed_on
 from tonnage.units import GiB
 
 CONTEXT: Final = LocalRequest().context
@@ -73,20 +74,27 @@ def _wanted(request: LocalRequest, additions: Additions) -> tuple[Download, ...]
     word = request.model
     if word is None:
         return downloads()
-    found = tuple(one for one in downloads() if word.lower() in one.model.lower())
-    last = {one.rpartition("/")[2].lower() for one in model_ids(additions)}
-    if request.exact or "/" in word or looks_like_path(word) or word.lower() in last:
+    found = tuple(one for one in downloads() if f" {_spaced(word)} " in f" {_spaced(one.model)} ")
+    own = word.lower() in {one.rpartition("/")[2].lower() for one in model_ids(additions)}
+    if request.exact or "/" in word or looks_like_path(word) or own or not found or look_up(word) is not None:
         model = resolve(word, additions=additions)
         if model.kind not in LANGUAGE or not model.layers:
             raise BadRequest(f"model: {model.id} is no language model; ask `tonnage fit` or `tonnage predict` about it")
         named = None if looks_like_path(word) else download_of(word)
         return (named or Download(model=word, released=""),)
-    if not found:
-        raise BadRequest(
-            f"model: no downloadable model is named '{echo(word)}'; `tonnage local --all` lists them, and "
-            "`tonnage fit MODEL` answers for any model"
-        )
     return found
+
+
+def _spaced(name: str) -> str:
+    """
+    A name's words and numbers, however they are joined.
+
+    Examples
+    --------
+    >>> _spaced("gemma 4 31B"), _spaced("google/gemma-4-31B-it")
+    ('gemma 4 31b', 'google gemma 4 31b it')
+    """
+    return " ".join(re.findall(r"[a-z]+|\d+(?:\.\d+)?b?(?![a-z0-9])|\d+(?:\.\d+)?", name.lower()))
 
 
 def _uses(machine: Machine, rows: list[LocalRow], additions: Additions) -> Iterator[CalibrationUse]:
@@ -95,6 +103,7 @@ def _uses(machine: Machine, rows: list[LocalRow], additions: Additions) -> Itera
         model = resolve(row.model, additions=additions)
         asked = Asked(model=model, precision=row.precision, context=row.context)
         sides = [(machine.device, machine.count)] if machine.device is not None else []
+        sides += [(group.part, group.count) for group in machine.others if group.part is not None]
         sides += [(machine.host.part, 1)] if row.offload.read_share > 0.0 or not sides else []
         for part, count in sides:
             if part.calibrations or part.published:
@@ -148,7 +157,7 @@ def _rows(request: LocalRequest, machine: Machine, model: Model, download: Downl
     rows: list[LocalRow] = []
     why = ""
     for precision in _precisions(download):
-        found = speed_of(Asked(model=model, precision=precision, context=context), machine)
+        found = speed_on(Asked(model=model, precision=precision, context=context), machine)
         if isinstance(found, str):
             why = found
             continue
@@ -207,6 +216,7 @@ def _answer(
         feasible=bool(best),
         machine=machine.title,
         device=machine.device.id if machine.device else "",
+        others=tuple(f"{other.count} x {other.part.id}" for other in machine.others if other.part),
         count=machine.count if machine.device else 0,
         host=machine.host.part.name,
         evidence=machine.evidence,
@@ -248,13 +258,13 @@ def _sentence(
 
 
 def _with_host(machine: Machine, best: list[LocalRow]) -> str:
-    """The machine, with what it leaves idle, and what is free in its host where a model lies there in part."""
-    idle = f" (its {_others(machine)} idle)" if machine.beside else ""
+    """The machine, how models lie on several cards, and what is free in its host where one lies there in part."""
+    split = " (one box, models split by layers)" if machine.count > 1 or machine.others else ""
     if machine.device is None or not any(row.offload.moved_bytes for row in best):
-        return f"{machine.title}{idle}"
+        return f"{machine.title}{split}"
     assumed = any(text.startswith("host memory of") for text in machine.host.assumed)
     beside = f"{machine.host.memory_bytes / 1e9:,.0f} GB free in its host"
-    return f"{machine.title}{idle} beside {beside}{' (assumed: --memory)' if assumed else ''}"
+    return f"{machine.title}{split} beside {beside}{' (assumed: --memory)' if assumed else ''}"
 
 
 def _assumptions(machine: Machine) -> Iterator[str]:
@@ -268,15 +278,11 @@ def no_files(model: str) -> str:
     return f"GGUF files of {model_name(model)} are not in the catalogue: find or convert the one that the command names"
 
 
-def _others(machine: Machine) -> str:
-    return ", ".join(f"{group.count} x {group.name}" for group in machine.beside)
-
-
 def _notes(machine: Machine, best: list[LocalRow]) -> Iterator[str]:
     """What a reader could get wrong about machine, scores and files."""
-    if machine.beside:
-        yield f"left idle here: {_others(machine)}; `--accelerator` with one of them answers for it"
-    if machine.count > 1:
+    if machine.others:
+        yield f"layers of {', '.join(device_names(machine))}, in the order of -ts: the fastest is filled first"
+    elif machine.count > 1:
         yield f"a model is spread over {machine.count} by its layers: memory of all, speed of one"
     if machine.device is not None and is_unified(machine.device):
         visible_gib = machine.device.visible_memory_bytes / GiB
@@ -288,9 +294,6 @@ def _notes(machine: Machine, best: list[LocalRow]) -> Iterator[str]:
         yield no_files(best[0].model)
     if "not opened" in (source or ""):
         yield "names in the commands follow the publishers' conventions and were not opened: look before you pull"
-
-
-_RATE: Final = re.compile(r"\s*(tokens|tok|t)?/s\s*$", re.IGNORECASE)
 
 
 def local_request(values: Mapping[str, Any]) -> LocalRequest:
@@ -307,9 +310,7 @@ def local_request(values: Mapping[str, Any]) -> LocalRequest:
     >>> local_request({"context": "32k", "min_speed": "20 tokens/s"}).context
     32000
     """
-    speed = values.get("min_speed")
-    bare = {"min_speed": _RATE.sub("", speed)} if isinstance(speed, str) else {}
-    return build(LocalRequest, read_fields({**values, **bare}, LocalRequest))
+    return build(LocalRequest, read_fields(values, LocalRequest))
 
 
 def asked_machine(request: LocalRequest, *, additions: Additions = catalog.NOTHING) -> Machine:

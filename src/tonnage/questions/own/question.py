@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.core.machine import MOST_GROUPS, read_owned
+from tonnage.core.machine import MOST_GROUPS, USUAL_PROCESSOR, group_title, is_unified, read_owned
 from tonnage.core.reading import build, read_fields
 from tonnage.core.stock import machine_size
 from tonnage.domain.answer import Quantity
@@ -35,6 +35,7 @@ from tonnage.questions.fleet.question import fleet_request
 from tonnage.questions.question import Form, Question
 from tonnage.questions.serve.question import refuse_adapters, serve_request, service_fields
 from tonnage.record import SparseRecord
+from tonnage.units import GiB
 
 _BESIDE: Final = FOUND | {
     "ttft", "tpot", "e2e", "peak_to_mean", "own", "adapters", "adapter_rank", "adapter_skew", "adapter_targets",
@@ -69,7 +70,7 @@ class Own(SparseRecord, kw_only=True):
         tuple[FleetWorkload, ...],
         Group(name="workloads", many=True, help="what they shall carry, with the fields of `plan fleet`"),
     ] = ()
-    min_speed: Annotated[float, objective_field("output of one request, in tokens/s: 20", high=1e4)] = 20.0
+    min_speed: Annotated[float, objective_field("output of one request, in tokens/s: 20", "tokens/s", high=1e4)] = 20.0
     """[tokens/s]"""
     host_bytes: Annotated[
         float | None,
@@ -118,7 +119,11 @@ class LocalRequest(SparseRecord, kw_only=True):
     min_per_s: Annotated[
         float,
         Field(
-            "output wanted of one request, in tokens/s; 10 unless said", name="min_speed", low=MAY_BE_NOTHING, high=1e5
+            "output wanted of one request, in tokens/s; 10 unless said",
+            "tokens/s",
+            name="min_speed",
+            low=MAY_BE_NOTHING,
+            high=1e5,
         ),
     ] = 10.0
     """By default what keeps ahead of a reader. [tokens/s]"""
@@ -259,6 +264,8 @@ class OwnPlan(PlanHeader[Own], kw_only=True, tag_field="kind", tag="own"):
         return tuple(group for group in self.groups if group.rows)
 
 
+OF_PEOPLE: Final = frozenset({"consumer", "workstation"})
+"""Segments of cards that people put into one box."""
 OF_ONE_MACHINE: Final = ("nvidia-smi", "rocm-smi", "amd-smi", "system_profiler")
 """Tools that list what sits in one machine."""
 
@@ -282,7 +289,16 @@ def own_request(values: Mapping[str, Any], *, additions: Additions = catalog.NOT
     filters = {name: value for name, value in asked.items() if name not in _OF_REQUESTS}
     shared = fleet_request({**filters, "workloads": workloads}, additions=additions).workloads if workloads else ()
     stated = "engine" in asked and asked["engine"] is not None
+    if "one_box" not in given:
+        given["one_box"] = given.get("network") is None and _sit_in_one_box(groups, additions)
     return build(Own, given, additions=additions, own=groups, serve=serve, workloads=shared, engine_stated=stated)
+
+
+def _sit_in_one_box(groups: tuple[OwnedGroup, ...], additions: Additions) -> bool:
+    """Whether people mean one machine: several kinds of card, none of a data centre or with its own processor."""
+    parts = [catalog.accelerator(group.accelerator, additions) for group in groups]
+    cards = [part for part in parts if part.segment != "cpu"]
+    return len(cards) > 1 and all(part.segment in OF_PEOPLE and not is_unified(part) for part in cards)
 
 
 _OF_REQUESTS: Final = frozenset({
@@ -303,7 +319,8 @@ def inventory_fields(found: Inventory) -> dict[str, Any]:
     """
     counts: Counter[str] = Counter()
     for group in found.devices:
-        counts[group.name] += group.count
+        size = f" {group.memory_bytes / GiB:.0f}GB" if found.unified and group.memory_bytes else ""
+        counts[group.name + size] += group.count
     if not counts:
         raise BadRequest(f"{found.evidence} lists no accelerator; name what is there: '8 x A100 80GB, 4 x L40S'")
     fields: dict[str, Any] = {"own": [f"{count} x {name}" for name, count in counts.items()]}
@@ -325,13 +342,11 @@ def _groups(said: Any, additions: Additions) -> Iterator[OwnedGroup]:
     if len(found) > MOST_GROUPS:
         raise BadRequest(f"own: {len(entries)} entries are more than {MOST_GROUPS} groups; plan them in parts")
     for group in found:
-        if group.part is None:
-            raise BadRequest("own: name the processor, such as 'Ryzen 9 9950X'; 'CPU' alone is none")
-        whole = catalog.accelerator(group.part.id, additions)
-        other = group.part.memory_bytes if group.part.memory_bytes != whole.memory_bytes else None
+        whole = catalog.accelerator(group.part.id if group.part else USUAL_PROCESSOR, additions)
+        other = group.part.memory_bytes if group.part and group.part.memory_bytes != whole.memory_bytes else None
         yield OwnedGroup(
-            name=f"{group.count} x {group.part.name}" if group.count > 1 else group.part.name,
-            accelerator=group.part.id,
+            name=group_title(group),
+            accelerator=whole.id,
             count=group.count,
             per_node=machine_size(group.count, whole.max_per_node or 1),
             memory_bytes=other,

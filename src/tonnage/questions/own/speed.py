@@ -145,10 +145,14 @@ def side_of(asked: Asked, part: Accelerator, *, count: int = 1) -> Side:
     return Side(at=at, token_s=found.tpot_s, prompt_s=found.ttft_s, basis=basis, errors=errors)
 
 
-def device_room(asked: Asked, part: Accelerator, *, movable: float) -> float:
-    """Memory of a device for weights and cache, when so many bytes of them are all that may lie elsewhere. [bytes]"""
+def device_room(asked: Asked, part: Accelerator, *, movable: float) -> tuple[float, float]:
+    """
+    Memory of a device for weights and cache, when so many bytes of them are all that may lie elsewhere; and what else
+    lies there. [bytes]
+    """
     pool = _deployment(asked, part).pool
-    return pool.limit_bytes - max(0.0, pool.need.value - movable)
+    fixed = max(0.0, pool.need.value - movable)
+    return pool.limit_bytes - fixed, fixed
 
 
 def _shares(asked: Asked, at: Deployment) -> Shares:
