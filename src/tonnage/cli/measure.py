@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tonnage.cli.history import keep_measurement
+from tonnage.cli.measure_accept import accept
 from tonnage.cli.measure_points import plan, quick
 from tonnage.cli.measure_train import train
 from tonnage.cli.options import FILE, day_option, json_option, output_of, reads, struct_of, why_option
@@ -31,7 +32,7 @@ def measure() -> None:
     """What a serving endpoint really does: measure it, read reports of other tools, size from them."""
 
 
-for command in (train, plan, quick):
+for command in (train, plan, quick, accept):
     measure.add_command(command)
 
 

@@ -64,7 +64,7 @@ def moment(pids: Iterable[int], *, root: Path = Path("/")) -> Moment | None:
         tick = 1.0 / os.sysconf("SC_CLK_TCK")
         held = sum(_held(path) for path in (root / "sys/fs/cgroup/cpu.stat", root / "sys/fs/cgroup/cpu/cpu.stat"))
         hot = sum(map(_number, root.glob("sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count")))
-    except (OSError, ValueError):
+    except (AttributeError, OSError, ValueError):
         return None
     return Moment(
         at_s=time.monotonic(),

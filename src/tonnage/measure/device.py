@@ -61,12 +61,12 @@ def measure_device(device: str = "cpu", *, threads: int | None = None, seconds: 
     BadRequest
         There is no such device here, or nothing to measure it with.
     """
-    torch = _torch()
+    torch = pytorch()
     if torch is None:
         if device != "cpu":
             raise BadRequest(f"device '{echo(device)}' needs PyTorch; install it: pip install 'tonnage[torch]'")
         return _by_numpy(seconds)
-    kind = _present(torch, device)
+    kind = present(torch, device)
     before = torch.get_num_threads()
     if threads is not None and kind == "cpu":
         torch.set_num_threads(threads)
@@ -153,7 +153,8 @@ def _megabytes(rate: Rate) -> float:
     return float(rate.shape.split()[0])
 
 
-def _torch() -> Any:
+def pytorch() -> Any:
+    """PyTorch where it is installed, else None."""
     try:
         import torch
     except ImportError:
@@ -161,7 +162,7 @@ def _torch() -> Any:
     return torch
 
 
-def _present(torch: Any, device: str) -> str:
+def present(torch: Any, device: str) -> str:
     """The kind of a device: cpu, cuda, rocm (cuda of a ROCm build), mps or xpu; refused where it is not there."""
     kind = device.partition(":")[0]
     there = {

@@ -51,6 +51,7 @@ _SHOWN: Final[dict[str, _Shown]] = {
     "Capacity": _Shown("report.measure:capacity_document", cut=False),
     "TrainBudget": _Shown("report.measure:budget_document", cut=False),
     "DeviceMeasurement": _Shown("report.measure:device_document", cut=False),
+    "Acceptance": _Shown("report.acceptance:acceptance_document", cut=False),
     "TrainMeasurement": _Shown("report.measure:train_measurement_document", cut=False),
     "Calibrated": _Shown("questions.calibrate.page:calibrated_document", cut=False),
     "MeasurePlan": _Shown("questions.calibrate.page:measure_plan_document", cut=False),
