@@ -180,7 +180,7 @@ def test_bad_fields_are_told(fields: dict[str, str], words: str) -> None:
         local(local_request(fields), machine_named("RTX 4090"))
 
 
-@pytest.mark.parametrize(("name", "value"), [("memory", "5 MB"), ("memory", "64"), ("host_bandwidth", "1 B/s")])
+@pytest.mark.parametrize(("name", "value"), [("memory", "5 MB"), ("host_bandwidth", "1 B/s")])
 def test_bad_sizes_are_told(name: str, value: str) -> None:
     with pytest.raises(TonnageError, match=name):
         asked_machine(local_request({"accelerator": "RTX 4090", name: value}))
