@@ -60,3 +60,15 @@ def test_every_form_shows_people_s_words_and_an_example_answer(visit: Any, path:
     page.wait_for_selector("#example-answer .sentence", state="attached", timeout=ANSWER_MS)
     page.click("#example-answer a:text-is('Open this answer')")
     assert len(answered(page)) > 30
+
+
+MOST_SCRIPT = 300 * 1024
+
+
+def test_no_page_brings_more_script_than_it_may(visit: Any) -> None:
+    brought: list[int] = []
+    page = visit("/plan/serve")
+    page.on("response", lambda reply: brought.append(len(reply.body())) if reply.url.endswith(".js") else None)
+    page.goto(page.url + "?model=8B&rate=2/s&traffic=chat&accelerator=L40S&quick=true")
+    page.wait_for_load_state("networkidle")
+    assert brought and sum(brought) <= MOST_SCRIPT

@@ -222,6 +222,7 @@ def test_a_changed_chip_recalculates_and_the_table_and_the_chart_answer_each_oth
     page.keyboard.press("Tab")
     page.wait_for_selector("main:not([aria-busy]) .asked:has-text('30 req/s')", timeout=ANSWER_MS)
     assert "rate=30" in page.url
+    page.hover(".chart figure")
     page.wait_for_selector(".chart .vega-embed svg", timeout=ANSWER_MS)
     page.click("#options tbody tr:nth-child(2) td:nth-child(2)")
     page.wait_for_selector("#options tbody tr:nth-child(2).chosen", timeout=ANSWER_MS)

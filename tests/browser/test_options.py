@@ -60,6 +60,7 @@ def test_one_chosen_option_drives_the_page(visit: Any, width: int, dark: bool) -
 def test_a_point_of_the_chart_chooses_and_the_chart_stays(visit: Any) -> None:
     pytest.importorskip("vl_convert")
     page = visit(QUICK)
+    page.hover(".chart figure")
     page.wait_for_selector(".chart .vega-embed svg", timeout=ANSWER_MS)
     page.evaluate("document.querySelector('.chart svg').dataset.same = 'yes'")
     points = page.query_selector_all(".chart .mark-symbol path")

@@ -29,6 +29,8 @@ def test_a_step_is_the_first_option_of_its_plan(name: str, place: int, quick: bo
 def test_the_step_that_is_asked_for_is_written_as_it_was() -> None:
     found = {one.name: one for one in sliders(plan(GIVEN, True), GIVEN)}
     assert [found[name].steps[found[name].at] for name in ("rate", "ttft", "tpot")] == ["4/s", "1 s", "50 ms"]
+    plain = {one.name: one for one in sliders(plan(GIVEN, True), {**GIVEN, "ttft": "1", "rate": "4"})}
+    assert [plain[name].steps[plain[name].at] for name in ("rate", "ttft")] == ["4/s", "1 s"]
     assert list(found) == ["rate", "ttft", "tpot", "confidence"]
     assert not sliders(tonnage.fit("8B", accelerator="H100"), {})
 

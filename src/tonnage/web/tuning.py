@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import date
 from typing import Any, Final
@@ -51,10 +52,10 @@ def sliders(answer: Any, given: Mapping[str, str]) -> tuple[Slider, ...]:
     if not isinstance(answer, ServePlan) or not answer.options or answer.request.rate_per_s is None:
         return ()
     slo, rate = answer.request.slo, answer.request.rate_per_s
-    found = [_scaled("rate", "Requests", given, LOADS, value=rate, write=lambda value: f"{value:.3g}/s")]
+    found = [_scaled("rate", "Requests", given, LOADS, value=rate, write=lambda value: f"{float(f'{value:.3g}'):g}/s")]
     for name, label, limit in (("ttft", "Time to first token", slo.ttft_s), ("tpot", "Time per token", slo.tpot_s)):
         if limit is not None and name in given:
-            found.append(_scaled(name, label, given, LIMITS, value=limit, write=lambda value: f"{value * 1e3:.3g} ms"))
+            found.append(_scaled(name, label, given, LIMITS, value=limit, write=lambda value: show(value, "s")))
     if len(found) > 1:
         asked = answer.request.confidence
         levels = sorted({*CONFIDENCES, asked})
@@ -66,7 +67,9 @@ def sliders(answer: Any, given: Mapping[str, str]) -> tuple[Slider, ...]:
 def _scaled(
     name: str, label: str, given: Mapping[str, str], factors: tuple[float, ...], *, value: float, write: Any
 ) -> Slider:
-    texts = [given.get(name, write(value)) if factor == 1.0 else write(value * factor) for factor in factors]
+    asked = given.get(name, "")
+    now = asked if re.search("[a-z]", asked) else write(value)  # with its unit
+    texts = [now if factor == 1.0 else write(value * factor) for factor in factors]
     return Slider(name=name, label=label, steps=tuple(texts), at=factors.index(1.0))
 
 

@@ -252,7 +252,14 @@ QUESTIONS = (
                 "eu",
                 "accelerator",
             ),
-            example={"amount": "$3,000/month", "model": LLAMA_8B, "traffic": "chat", "ttft": "1 s", "tpot": "50 ms"},
+            example={
+                "amount": "$3,000/month",
+                "model": LLAMA_8B,
+                "traffic": "chat",
+                "ttft": "1 s",
+                "tpot": "50 ms",
+                "accelerator": "L40S, H100, H200, B200",
+            },
         ),
     ),
 )

@@ -36,7 +36,7 @@ class FitRequest(SparseRecord, kw_only=True):
     model: ModelName = ""
     goal: Annotated[
         Goal,
-        Field("memory for serving (the default)", "flag", name="serve"),
+        Field("memory for serving, where nothing else is asked", "flag", name="serve"),
         Field("memory for training from scratch", "flag", name="train"),
     ] = "serve"
     accelerators: Annotated[

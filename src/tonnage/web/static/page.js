@@ -161,7 +161,8 @@ function tune() {
     slider.input.setAttribute("aria-valuetext", slider.steps[place]);
     const near = (way) => { for (let at = place; at >= 0 && at < slider.steps.length; at += way) if (slider.found[at]) return slider.found[at]; };
     const ends = [near(-1), near(1)].filter((one) => one?.usd_per_hour).map((one) => one.usd_per_hour).sort((a, b) => a - b);
-    const between = ends.length ? `between $${ends[0].toFixed(2)}/h and $${ends.at(-1).toFixed(2)}/h, being computed` : "being computed";
+    const usd = [...new Set(ends.map((end) => `$${end.toFixed(2)}/h`))].join(" to ");
+    const between = `${usd && `about ${usd}, `}being computed`;
     $("#tuned").textContent = `${slider.steps[place]}: ${found?.text ?? between}`;
   };
   let moving = null;
@@ -284,10 +285,6 @@ function keep_chart() {
   $(".chart").replaceWith(drawn.section);
   drawn.view.signal("chosen", Number(rank ?? 1)).run();
 }
-const seen = new IntersectionObserver((entries) => {
-  for (const { isIntersecting, target } of entries) if (isIntersecting) { seen.unobserve(target); draw($("picture", target)); }
-}, { rootMargin: "200px" });
-
 // Tables are sorted by their heads; sections of the reasons become tabs.
 
 function number(text) {
@@ -357,7 +354,8 @@ function tabs(holder, chosen) {
 function dress(tab) {
   for (const table of $$("table.sortable")) sortable(table);
   for (const holder of $$(".tabs")) tabs(holder, tab);
-  for (const figure of $$("figure:has(picture[data-chart])")) seen.observe(figure);
+  // The library of charts is large: it is fetched once somebody points at one.
+  for (const figure of $$("figure:has(picture[data-chart])")) figure.addEventListener("pointerenter", () => draw($("picture", figure)), { once: true });
   const actions = $(".actions > div");
   if (actions && !$("#print")) {
     const print = Object.assign(document.createElement("button"), { type: "button", id: "print", className: "extra", textContent: "Print" });
