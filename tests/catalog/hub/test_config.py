@@ -116,6 +116,7 @@ CONTRADICTIONS: dict[str, dict[str, Any]] = {
     "no layers": {"num_hidden_layers": 0},
     "more layers than any": {"num_hidden_layers": 5000},
     "half a layer": {"num_hidden_layers": 1.5},
+    "an odd kind of layer": {"layer_types": ["bananas"] * 5000},
     "an odd format": {"torch_dtype": "bananas", "dtype": "bananas"},
     "3 bits": {"quantization_config": {"quant_method": "gptq", "bits": 3}},
     "0 bits": {"quantization_config": {"quant_method": "awq", "bits": 0}},

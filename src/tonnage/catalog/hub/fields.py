@@ -284,12 +284,25 @@ def native_dtype(c: Config) -> tuple[str, tuple[str, ...]]:
     return known or "bf16", (note,) if said and not known else ()
 
 
+LAYER_KINDS: Final = (
+    "full_attention", "sliding_attention", "chunked_attention", "linear_attention", "local_attention", "attention",
+    "deepseek_sparse_attention", "mamba", "mamba2", "conv", "recurrent", "gated_deltanet", "hybrid",
+)  # fmt: skip
+"""What `layer_types` of published files say."""
+
+
 def refuse_contradictions(c: Config) -> None:
-    """Refuse a window or heads below 0, no number of layers, fewer kinds than layers, whichever family reads them."""
+    """
+    Refuse a window or heads below 0, no number of layers, fewer kinds than layers and kinds that no family has,
+    whichever family reads them.
+    """
     for name in ("sliding_window", "num_key_value_heads"):
         optional_integer(c, name)
-    if first_given(c, "num_hidden_layers") is not None:
-        texts(c, "layer_types", length=layer_count(c))
+    stated = first_given(c, "num_hidden_layers") is not None
+    for kind in texts(c, "layer_types", length=layer_count(c) if stated else 0) or first_given(c, "layer_types") or ():
+        if kind not in LAYER_KINDS:
+            known = ", ".join(LAYER_KINDS[:4])
+            raise field_error(c, "layer_types", value=kind, expected=f"kinds of layers that are known ({known}, …)")
 
 
 def attention(c: Config, **changes: Any) -> Attention:
