@@ -65,8 +65,9 @@ MOST = {
     # 2,620 of them, 180 of the spine: what else goes on beside a measurement, another model behind an address, answers
     # that slow down, time that is kept: runs that would lie are refused or marked, of servers, training and devices.
     # 3,390 of them, 340 of the spine: `measure accept` tries what was rented against good ones, with what it is worth.
-    "all": 524_832,
-    "spine": 248_200,
+    # 811 of them, 190 of the spine: two measurements compared, a calibration taken back, calibrations in the history.
+    "all": 525_643,
+    "spine": 248_384,
 }
 LEFT_OUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,

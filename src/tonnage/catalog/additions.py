@@ -334,12 +334,44 @@ def _learnt_toml(one: Learnt) -> str:
     )
 
 
+def calibration_file(accelerator: str, engine: str) -> Path:
+    """Where the user folder keeps the calibration of an engine on an accelerator."""
+    return user_folder() / f"calibration-{accelerator}-{engine}.toml"
+
+
 def save_calibration(found: Calibration, path: Path | None = None) -> Path:
-    """Writes the file, without a path into the user folder, whence every later answer takes it; where it lies."""
-    path = path or user_folder() / f"calibration-{found.accelerator}-{found.engine}.toml"
+    """
+    Writes the file, without a path into the user folder, whence every later answer takes it; where it lies. What it
+    replaces is kept beside it for `take_back`.
+    """
+    path = path or calibration_file(found.accelerator, found.engine)
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_file():
+        write_whole(_before(path), path.read_bytes())
     write_whole(path, calibration_toml(found).encode())
     return path
+
+
+def take_back(path: Path) -> bool:
+    """
+    A calibration is what it was before its last one; whether there was one before (else there is none any more).
+
+    Raises
+    ------
+    BadFact
+        There is no such calibration.
+    """
+    if not path.is_file():
+        raise BadFact(f"{echo_path(path)}: there is no such calibration to take back")
+    if not _before(path).is_file():
+        path.unlink()
+        return False
+    _before(path).replace(path)
+    return True
+
+
+def _before(path: Path) -> Path:
+    return path.with_name(f"{path.name}.before")
 
 
 def _quote(text: str) -> str:

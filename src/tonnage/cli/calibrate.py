@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from tonnage.cli.history import keep_measurement
 from tonnage.cli.options import (
     FILE,
     Grouped,
@@ -78,4 +79,5 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
     path = None
     if options["out"] or not output.as_json:
         path = save_calibration(fitted.calibration, Path(options["out"]) if options["out"] else None)
+        keep_measurement(fitted)
     output.show(fitted, path=str(path), own=options["out"] is None)

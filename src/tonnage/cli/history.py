@@ -17,7 +17,7 @@ from tonnage.errors import BadFact, BadRequest
 @click.pass_context
 def history(ctx: click.Context, db: str | None) -> None:
     """
-    Every measurement made here: list, show, export.
+    Every measurement made here, and every calibration: list, show, compare, export, take back.
 
     `tonnage measure` keeps each one with date, machine and versions; TONNAGE_HISTORY=off keeps none.
     """
@@ -84,6 +84,32 @@ def show(ctx: click.Context, number: int, as_json: bool) -> None:
         except msgspec.MsgspecError as error:
             raise BadFact(f"history: measurement {number} is damaged ({error})") from None
         print_answer(measured, why=True)
+
+
+@history.command()
+@click.argument("first", type=int)
+@click.argument("second", type=int)
+@json_option("history_comparison")
+@click.pass_context
+def compare(ctx: click.Context, /, first: int, second: int, **options: Any) -> None:
+    """Two measured servers side by side (NUMBERS of `history list`): what was another, and by how much at each load."""
+    from tonnage.measure.history_pairs import compare as compared
+
+    output_of(options).show(compared(first, second, place=_place(ctx)))
+
+
+@history.command()
+@click.argument("accelerator")
+@click.argument("engine")
+def undo(accelerator: str, engine: str) -> None:
+    """Take the last calibration of ENGINE on ACCELERATOR back: the one before it counts again, or none."""
+    from tonnage import catalog
+    from tonnage.catalog.additions import calibration_file, gather, take_back
+    from tonnage.engines.registry import engine_name
+
+    path = calibration_file(catalog.accelerator(accelerator, gather()).id, engine_name(engine))
+    again = take_back(path)
+    click.echo(f"{path.name}: {'the calibration before it counts again' if again else 'taken back; none counts now'}")
 
 
 @history.command()

@@ -99,4 +99,5 @@ def quick(url: str, **options: Any) -> None:
     with show_progress("fitting"):
         fitted = answer([(measured, stack)], additions=additions, machine=platform.node())
     path = save_calibration(fitted.calibration, Path(options["out"]) if options["out"] else None)
+    keep_measurement(fitted)
     output_of(options).show(fitted, path=str(path), own=options["out"] is None)

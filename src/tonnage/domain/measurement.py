@@ -248,6 +248,31 @@ class History(Record, kw_only=True):
     schema: str = HISTORY_SCHEMA
 
 
+class LoadPair(SparseRecord, kw_only=True):
+    """One load of two runs: a number of each, and the second over the first."""
+
+    load: str
+    name: str
+    """ttft_s, tpot_s, output_tokens_per_s; cached_share has no ratio."""
+    first: float | None = None
+    second: float | None = None
+    ratio: float | None = None
+
+
+class HistoryComparison(SparseRecord, kw_only=True):
+    """Two measurements of servers beside each other."""
+
+    schema: str
+    sentence: str
+    first: Entry
+    second: Entry
+    differs: tuple[tuple[str, str, str], ...] = ()
+    """What was another: its name, and what it was in each."""
+    pairs: tuple[LoadPair, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+COMPARISON_SCHEMA: Final = "tonnage.history_comparison/1"
 DEVICE_SCHEMA: Final = "tonnage.device/1"
 
 

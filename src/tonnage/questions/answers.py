@@ -55,6 +55,7 @@ _SHOWN: Final[dict[str, _Shown]] = {
     "TrainMeasurement": _Shown("report.measure:train_measurement_document", cut=False),
     "Calibrated": _Shown("questions.calibrate.page:calibrated_document", cut=False),
     "MeasurePlan": _Shown("questions.calibrate.page:measure_plan_document", cut=False),
+    "HistoryComparison": _Shown("questions.calibrate.page:comparison_document", cut=False),
     "History": _Shown("questions.calibrate.page:history_document", cut=False),
     "Refreshed": _Shown("questions.calibrate.page:refreshed_document", cut=False),
     "RefreshedModels": _Shown("questions.calibrate.page:refreshed_models_document", cut=False),

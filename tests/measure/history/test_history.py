@@ -16,13 +16,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
+from tests.command import answered
 from tests.command import told as command
 from tests.measure.history import killed
 from tests.measure.stub import Stub, serving
 from tests.patience import PATIENCE_S
 from tonnage.cli import root
-from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Measurement, Point
+from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
 from tonnage.errors import BadFact, BadRequest, TonnageError
 from tonnage.measure import history
 from tonnage.measure.history import Place, entries, entry, export, place_of, remember
@@ -296,3 +298,38 @@ def test_a_damaged_row_is_named_and_the_others_come_out(place: Place, tmp_path: 
     done = command("history", "--db", str(place.path), "export", "-o", str(out))
     assert done.exit_code == 2 and f"left out: history: measurement {numbers[1]}" in done.output
     assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == [numbers[0], numbers[2]]
+
+
+def test_two_runs_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = tmp_path / "history.sqlite"
+    monkeypatch.setenv("TONNAGE_HISTORY", str(store))
+    kept = Place(path=store)
+    for tpot, model in ((0.020, "m"), (0.0205, "m"), (0.030, "other")):
+        point = Point(
+            concurrency=4, requests=40, completed=40, prompt_tokens=100.0, output_tokens=10.0,
+            ttft_s=Latency(mean=0.1), tpot_s=Latency(mean=tpot), cached_share=0.0,
+        )  # fmt: skip
+        remember(replace(measurement(model=model), points=(point,)), place=kept)
+    same = answered("history", "compare", 1, 2)
+    assert "agree within 5" in same["sentence"] and not same.get("differs")
+    moved = answered("history", "compare", 1, 3)
+    (tpot_s,) = [pair for pair in moved["pairs"] if pair["name"] == "tpot_s"]
+    assert tpot_s["ratio"] == pytest.approx(1.5) and ["model", "m", "other"] in moved["differs"]
+    shown = command("history", "compare", 1, 3)
+    assert shown.exit_code == 0 and "1.500" in shown.output and "TPOT" in shown.output
+    assert command("history", "compare", 1, 9).exit_code == 2
+
+
+def test_a_calibration_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TONNAGE_HISTORY", str(tmp_path / "history.sqlite"))
+    asked = ["calibrate", "--model", "8B", "--accelerator", "L4", "--engine", "vllm", "--isl", 512, "--osl", 64]
+    file = tmp_path / "home" / "tonnage" / "catalog" / "calibration-l4-vllm.toml"
+    assert command(*asked, "--point", "TPOT 70 ms at 1 clients").exit_code == 0
+    first = file.read_bytes()
+    assert command(*asked, "--point", "TPOT 90 ms at 1 clients").exit_code == 0
+    assert file.read_bytes() != first
+    assert "counts again" in command("history", "undo", "L4", "vllm").output and file.read_bytes() == first
+    assert "none counts now" in command("history", "undo", "L4", "vllm").output and not file.exists()
+    assert command("history", "undo", "L4", "vllm").exit_code == 2
+    assert [entry["kind"] for entry in answered("history", "list")["entries"]] == ["calibrate", "calibrate"]

@@ -9,7 +9,7 @@ import msgspec
 from tonnage.catalog import part_name
 from tonnage.domain.calibration import Calibrated, CalibrationError, MeasurePlan
 from tonnage.domain.listing import Refresh, Refreshed, RefreshedModel, RefreshedModels
-from tonnage.domain.measurement import History
+from tonnage.domain.measurement import History, HistoryComparison
 from tonnage.domain.metrics import METRICS
 from tonnage.report.document import Command, Document, Headline, Note, document, grid
 from tonnage.units import plural, show
@@ -119,6 +119,32 @@ def history_document(history: History) -> Document:
     ]
     heads = ["no>", "kind", "date", "machine~", "model~", "of~", "versions~"]
     return document(Headline(f"{plural(len(rows), 'measurement')} in {history.place}."), grid(heads, rows))
+
+
+def comparison_document(found: HistoryComparison) -> Document:
+    """Two runs side by side: what was another, then every number of the loads that both have."""
+    heads = ["load~", "", f"{found.first.id}>", f"{found.second.id}>", "ratio>"]
+    rows = [
+        (
+            pair.load,
+            NAMES.get(pair.name, pair.name),
+            *(_number(pair.name, value) for value in (pair.first, pair.second)),
+            "–" if pair.ratio is None else f"{pair.ratio:.3f}",
+        )
+        for pair in found.pairs
+    ]
+    other = grid(["another", f"{found.first.id}~", f"{found.second.id}~"], found.differs)
+    return document(Headline(found.sentence), grid(heads, rows), other, map(Note, found.notes))
+
+
+NAMES = {"ttft_s": "TTFT", "tpot_s": "TPOT", "output_tokens_per_s": "output tokens/s", "cached_share": "from the cache"}
+
+
+def _number(name: str, value: float | None) -> str:
+    """A number of a comparison in its unit."""
+    if value is None:
+        return "–"
+    return show(value, {"cached_share": "fraction", "output_tokens_per_s": "count"}.get(name, "s"))
 
 
 # What a refresh fetched
