@@ -193,6 +193,8 @@ def test_pictures_exports_and_comparison_of_a_kept_answer(client: Any) -> None:
         drawn = client.get(f"/chart/{key}/memory-{theme}.svg")
         assert drawn.headers["content-type"].startswith("image/svg") and drawn.text.startswith("<svg")
     assert client.get(f"/chart/{key}/nothing-light.svg").status_code == 404
+    wide = client.get(f"/chart/{key}/frontier-2-wide-dark.svg")
+    assert wide.status_code == 200 and wide.text.startswith("<svg")
     assert client.get("/chart/abc/memory-light.svg").status_code == 404
     assert "vllm serve" in client.get(f"/export/{key}", params={"to": "vllm"}, headers=HTML).text
     assert client.get(f"/export/{key}", params={"to": "nobody"}).status_code == 400

@@ -229,7 +229,7 @@ _PAGES: Final[dict[str, Any]] = {
     "/chart/{key}/{name}": _get(
         "One picture of a kept answer, or its Vega-Lite document",
         kinds=("image/svg+xml", JSON),
-        path={"key": _KEY, "name": {"type": "string", "pattern": r"^[a-z-]{1,40}-(light|dark)\.(svg|json)$"}},
+        path={"key": _KEY, "name": {"type": "string", "pattern": r"^[a-z0-9-]{1,50}-(light|dark)\.(svg|json)$"}},
     ),
     "/compare": _get(
         "Two answers side by side",

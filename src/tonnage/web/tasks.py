@@ -23,6 +23,8 @@ from tonnage.web.records import Kept, Settings
 from tonnage.web.tool_results import Result, call
 
 MAX_CASES: Final = 200
+WIDE_PX: Final = 1080
+"""Of the plot of a chart that stands over the whole page."""
 
 
 def ask(settings: Settings, *, path: str, request: dict[str, Any]) -> Kept:
@@ -160,7 +162,7 @@ def changes_page(
 def chart(_: Settings, *, kept: Kept, name: str, option: int, theme: str, form: str) -> bytes | None:
     """One picture of a kept answer, drawn or as its Vega-Lite document; absent where it has none of that name."""
     from tonnage.questions.answers import charts_of, choosable
-    from tonnage.report.charts.chart import specification, svg
+    from tonnage.report.charts.chart import WIDTH, specification, svg
 
     answer = kept.answer
     if option > 1 and option > choosable(answer):
@@ -168,9 +170,12 @@ def chart(_: Settings, *, kept: Kept, name: str, option: int, theme: str, form: 
     found = next((found for found in charts_of(answer, rank=option) if found.name == name), None)
     if found is None:
         return None
+    wide, theme = theme.startswith("wide-"), theme.removeprefix("wide-")
     found = msgspec.structs.replace(found, title="")  # which stands above it on the page
     return (
-        msgspec.json.encode(specification(found, theme=theme)) if form == "json" else svg(found, theme=theme).encode()
+        msgspec.json.encode(specification(found, theme=theme))
+        if form == "json"
+        else svg(found, theme=theme, width=WIDE_PX if wide else WIDTH).encode()
     )
 
 

@@ -385,8 +385,13 @@ def linked_picture(chart: Chart, key: str, *, at_once: bool = False, option: int
     Where it stands on the first screen it is fetched at once, elsewhere when it comes near.
     """
     base = f"/chart/{key}/{chart.name}" + (f"-{option}" if option > 1 else "")
+    wide = (
+        f'<source media="(min-width:75rem) and (prefers-color-scheme: dark)" srcset="{base}-wide-dark.svg">'
+        f'<source media="(min-width:75rem)" srcset="{base}-wide-light.svg">'
+    )
     return (
-        f'<picture data-chart="{base}"><source media="(prefers-color-scheme: dark)" srcset="{base}-dark.svg">'
+        f'<picture data-chart="{base}">{wide if at_once else ""}'
+        f'<source media="(prefers-color-scheme: dark)" srcset="{base}-dark.svg">'
         f'<img src="{base}-light.svg" alt="{html.escape(chart.says)}"'
         f"{'' if at_once else LAZY}></picture>"
     )

@@ -155,16 +155,16 @@ def specification(chart: Chart, *, theme: str = "light") -> dict[str, Any]:
     }
 
 
-def svg(chart: Chart, *, theme: str) -> str:
+def svg(chart: Chart, *, theme: str, width: int = WIDTH) -> str:
     """
-    The chart as SVG text.
+    The chart as SVG text, its plot so many pixels wide.
 
     Raises
     ------
     BadRequest
         The `plots` extra is not installed.
     """
-    drawn: str = renderer().vegalite_to_svg(specification(chart, theme=theme))
+    drawn: str = renderer().vegalite_to_svg({**specification(chart, theme=theme), "width": width})
     return drawn
 
 
