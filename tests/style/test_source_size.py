@@ -68,7 +68,7 @@ MOST = {
     # 811 of them, 190 of the spine: two measurements compared, a calibration taken back, calibrations in the history.
     # 90 of them: wide pictures of leading charts, whose library is fetched once somebody points at one.
     "all": 525_820,
-    "spine": 248_386,
+    "spine": 248_400,
 }
 LEFT_OUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,
