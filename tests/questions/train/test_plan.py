@@ -205,6 +205,15 @@ def test_filters_that_leave_nothing_say_which() -> None:
     assert not answer.feasible and answer.binding.limit in {"country", "provider"}
 
 
+def test_too_few_that_join_are_named_with_a_deadline_that_they_keep() -> None:
+    asked = {"deadline": None, "accelerator": "A100", "provider": "verda", "tokens": "2T"}
+    stopped = train(**asked).binding
+    assert "joins more than 4 accelerators, on which it takes at least" in stopped.reason
+    kept = train(**asked | {"deadline": stopped.nearest.split("'")[1]}).options[0]
+    assert kept.sure and kept.bill.accelerators == 4
+    assert "joins 16 accelerators; 4 are the most" in train(**asked, count="16").binding.reason
+
+
 def test_several_instances_need_a_network() -> None:
     answer = train(accelerator="RTX 6000 Ada", deadline=None, count="16")
     assert not answer.feasible and answer.binding.limit == "offer"

@@ -28,6 +28,7 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.plan import Rejection
 from tonnage.domain.refusal import refusal
 from tonnage.domain.train_plan import FineTune, RunOption, Train, TrainOption, TrainPlan
+from tonnage.domain.training import TrainSetup
 from tonnage.engines.registry import framework_words, software_spec
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.questions.train import narrative
@@ -183,17 +184,7 @@ def attempts_at(asked: TrainContext, site: Site) -> Iterator[Attempt | Infeasibl
     Counts of one site worth a search, each with the least wall time and cost that perfect scaling allows; those that
     cannot hold the states are told at once.
     """
-    request, job = asked.request, asked.job
-    place = Place(accelerator=site.accelerator, count=1, per_node=site.per_node, intra_link=site.intra_link)
-    given = (request.framework,) if request.framework else ()
-    # Of one accelerator and of several, whose usual software is another: no arrangement is faster than all of them.
-    kinds = tuple(
-        kind
-        for count in (1, 2)
-        for kind in templates(asked.model, replace(place, count=count), job=job, frameworks=given)
-    )
-    each = floor(kinds).least
-    alone_s = each * job.sequences * (1.0 + request.validation) * (1.0 + request.headroom)
+    request, (kinds, alone_s) = asked.request, _alone(asked, site)
     state, memory = min(state_bytes(kind) for kind in kinds), site.accelerator.driver_memory_bytes
     goal = _goal_s(asked)
     counts = _counts(asked, least=state / memory, first=alone_s / goal, stock=site.stock)
@@ -209,6 +200,20 @@ def attempts_at(asked: TrainContext, site: Site) -> Iterator[Attempt | Infeasibl
             continue
         wall = alone_s / count
         yield Attempt(rental=rental, wall_s=wall, usd=wall / 3600 * rental.usd_per_hour)
+
+
+def _alone(asked: TrainContext, site: Site) -> tuple[tuple[TrainSetup, ...], float]:
+    """Ways to train at a site, and the least time that all work takes one of its accelerators. [s]"""
+    request, job = asked.request, asked.job
+    place = Place(accelerator=site.accelerator, count=1, per_node=site.per_node, intra_link=site.intra_link)
+    given = (request.framework,) if request.framework else ()
+    # Of one accelerator and of several, whose usual software is another: no arrangement is faster than all of them.
+    kinds = tuple(
+        kind
+        for count in (1, 2)
+        for kind in templates(asked.model, replace(place, count=count), job=job, frameworks=given)
+    )
+    return kinds, floor(kinds).least * job.sequences * (1.0 + request.validation) * (1.0 + request.headroom)
 
 
 def _counts(asked: TrainContext, *, least: float, first: float, stock: int | None) -> tuple[int, ...]:
@@ -331,6 +336,8 @@ def _with_verdicts(asked: TrainContext, options: tuple[TrainOption, ...]) -> tup
     )
 
 
+EASY: Final = 2.0
+"""Times the least that perfect scaling allows: a deadline that is kept. [-]"""
 _ORDER: Final = {"deadline": 0, "budget": 0, "cost": 1, "interruptions": 2, "layout": 3, "memory": 4}
 
 
@@ -350,14 +357,7 @@ def what_stops(
         unfit = next((loser for loser in excluded if loser.verdict.limit in {"precision", "training"}), None)
         if unfit is not None and not open_sites:
             return replace(unfit.verdict, reason=f"{unfit.what}: {unfit.verdict.reason}")
-        if not excluded or open_sites:
-            wanted = asked.request.count or asked.request.filters.max_count or "several"
-            return refusal(
-                "offer",
-                f"no offer that passes the filters joins {wanted} accelerators",
-                nearest="another count, or more providers",
-            )
-        return none_passes(excluded)
+        return none_passes(excluded) if excluded and not open_sites else _none_joins(asked, open_sites)
     closest = min(missed, key=by_nearness).verdict
     if closest.limit not in {"memory", "layout"}:
         return closest
@@ -365,6 +365,27 @@ def what_stops(
     return replace(
         closest, nearest=works or closest.nearest or "no count of these accelerators; a smaller model or LoRA"
     )
+
+
+def _none_joins(asked: TrainContext, open_sites: tuple[Site, ...]) -> Verdict:
+    """Why no offer holds the counts that were looked at: the most that one joins, and how long that takes at least."""
+    powers, terms = tuple(2**k for k in range(int(log2(MAX_ACCELERATORS)) + 1)), asked.request.filters.terms
+    joined = [
+        (rental.place.count, _alone(asked, site)[1] / rental.place.count)
+        for site in open_sites
+        for rental in rentals(site, counts=powers, terms=terms, today=asked.today)
+    ]
+    wanted = asked.request.count or asked.request.filters.max_count or "several"
+    reason, nearest = f"no offer that passes the filters joins {wanted} accelerators", "more providers"
+    if joined:
+        most = max(count for count, _ in joined)
+        wall_s = min(wall_s for count, wall_s in joined if count == most)
+        takes = f"on which it takes at least {show(wall_s, 's')}"
+        reason += f"; {most} are the most, {takes}"
+        if asked.request.count is None:
+            reason = f"no offer that passes the filters joins more than {most} accelerators, {takes}"
+            nearest = f"--deadline '{show(EASY * wall_s, 's', digits=2)}', or more providers"
+    return refusal("offer", reason, nearest=nearest)
 
 
 def _smallest_that_works(asked: TrainContext, open_sites: tuple[Site, ...]) -> str:
