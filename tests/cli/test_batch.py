@@ -36,7 +36,7 @@ def test_answers_in_a_sentence_then_tables_then_reasons() -> None:
 def test_what_cannot_be_done_exits_three_and_bad_requests_two() -> None:
     late = run(*BATCH[:-1], "H100", "--deadline", "15 min", *TODAY)
     assert late.exit_code == 3 and "Nearest: deadline" in " ".join(late.output.split())
-    assert run(*BATCH, "--deadline", "8", *TODAY).exit_code == 2
+    assert run(*BATCH, "--deadline", "8 GB", *TODAY).exit_code == 2
     assert run("plan", "batch", "13B", *TODAY).exit_code == 2
 
 

@@ -73,7 +73,6 @@ def test_a_word_still_chooses_among_names() -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("2 x RTX 3090 + 1 x RTX 4090", "unlike accelerators"),
         ("2 x EPYC 9654", "several processors"),
         ("RTX 4090 + Ryzen 9 9950X + Core i9-13900K", "several processors"),
     ],
@@ -88,14 +87,15 @@ def test_equal_cards_count_together_however_they_are_listed() -> None:
     assert apart == together and "2 x GeForce RTX 3090" in apart
 
 
-def test_cards_of_a_found_machine_that_stay_idle_are_said_at_once(tmp_path: Path) -> None:
+def test_unlike_cards_of_a_found_machine_are_one_box(tmp_path: Path) -> None:
     listed = tmp_path / "nvidia-smi.txt"
     listed.write_text(
         "GPU 0: NVIDIA GeForce RTX 3090 (UUID: GPU-aa)\nGPU 1: NVIDIA GeForce RTX 3090 (UUID: GPU-bb)\n"
         "GPU 2: NVIDIA GeForce RTX 4090 (UUID: GPU-cc)\n"
     )
     first = " ".join(run("--from", str(listed), "--model", "Qwen3-8B").output.split())
-    assert "(its 1 x NVIDIA GeForce RTX 4090 idle)" in first
+    assert "2 x GeForce RTX 3090 + GeForce RTX 4090 (one box, models split by layers)" in first
+    assert first == " ".join(run("-a", "2 x RTX 3090 + 1 x RTX 4090", "--model", "Qwen3-8B").output.split())
 
 
 def test_a_name_nobody_knows_is_one_sentence() -> None:

@@ -41,7 +41,7 @@ def test_infeasible_exits_three_with_what_is_reachable() -> None:
         ([*SERVE, "--accelerator", "h100-smx"], "did you mean"),
         ([*SERVE, "--region", "nowhere-9"], "region"),
         ([*SERVE, "--precision", "fp7"], "no precision 'fp7'"),
-        ([*SERVE, "--ttft", "500"], "no unit"),
+        ([*SERVE, "--ttft", "500"], "may be 500 s or 500 ms; write which"),
         ([*SERVE, "--ttft", "-1s"], "out of range"),
         ([*SERVE, "--concurrency", "5"], "contradict"),
         ([*SERVE, "--traffi", "chat"], "did you mean '--traffic'"),

@@ -49,7 +49,7 @@ def test_infeasible_exits_three_with_what_would_work() -> None:
     [
         (["plan", "train", "meta-llama/Llama-3.1-8B"], "tokens is missing"),
         ([*TRAIN, "--tokens", "5"], "fewer than one sequence"),
-        ([*TRAIN, "--deadline", "30"], "no unit"),
+        ([*TRAIN, "--deadline", "30 GB"], "is bytes"),
         ([*TRAIN, "--deadline", "-1 d"], "out of range"),
         ([*TRAIN, "--precision", "int4"], "do not run in 'int4'"),
         ([*TRAIN, "--optimizer", "adamww"], "did you mean"),

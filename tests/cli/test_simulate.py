@@ -162,7 +162,7 @@ def test_a_log_is_played_as_recorded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (("rate: 5/s", "rate: 5"), "rate"),
+        (("rate: 5/s", "rate: 5 GB"), "rate"),
         (("rate: 5/s", "rate: -5/s"), "out of range; expected at least 0"),
         (("rate: 5/s, ", ""), "no load"),
         (("rate: 5/s", "rate: 5/s, concurrency: 8"), "contradict"),
@@ -175,7 +175,7 @@ def test_a_log_is_played_as_recorded(tmp_path: Path) -> None:
         (("profile: chat", "trace: none.csv"), "does not exist"),
         (("requests: 2000", "requests: 0"), "requests: '0' is out of range"),
         (("slo:", "sl:"), "did you mean 'slo'"),
-        (("ttft: 1 s", "ttft: 1"), "no unit"),
+        (("ttft: 1 s", "ttft: 500"), "may be 500 s or 500 ms; write which"),
         (("accelerator: H100", ""), "accelerator is missing"),
         (("seed: 3", "process: wandering, window: 7 s"), "dispersion"),
         (("seed: 3", "process: sometimes"), "process"),
