@@ -74,7 +74,7 @@ def test_a_run_pays_for_the_whole_block() -> None:
     ("change", "says"),
     [
         ({"price": None}, r"quotes\[1\].price is missing"),
-        ({"price": "2"}, r"quotes\[1\].price"),
+        ({"price": "2 GB"}, r"quotes\[1\].price"),
         ({"ramp": "4=8, 1=16", "minimum": None}, r"ramp: months must rise"),
         ({"ramp": "soon", "minimum": None}, r"is no MONTH=COUNT"),
         ({"ramp": "1=8"}, r"minimum and ramp contradict"),

@@ -106,17 +106,19 @@ def _get(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
 def test_the_page_of_the_target_runs_from_the_file_to_the_alert_rules(server: str, tmp_path: Path) -> None:
     """The five commands of docs/how-to/start.md, on this server."""
     request, kept, own = (tmp_path / name for name in ("request.yaml", "plan.json", "own.toml"))
+    model = _get(f"{server}/props")["model_path"]
     request.write_text(
-        "plan: serve\nmodel: meta-llama/Llama-3.2-1B-Instruct\nrate: 0.2/s\nprompt_tokens: 100\noutput_tokens: 30\n"
+        f"plan: serve\nmodel: {model}\nrate: 0.2/s\nprompt_tokens: 100\noutput_tokens: 30\n"
         "context: 1024\nengine: llamacpp\naccelerator: RTX 4090\nprecision: gguf-q8_0\nquick: true\n"
     )
     done = command("plan", request, "--today", "2026-11-21", "-o", kept)
     assert done.exit_code == 0, done.stderr
-    assert command("export", kept, "--to", "llamacpp", "-o", tmp_path / "run").exit_code == 0
+    written = command("export", kept, "--to", "llamacpp", "--checkpoint", "own/tiny-GGUF", "-o", tmp_path / "run")
+    assert written.exit_code == 0, written.stderr
     asked = {"prompt": "Say hello.", "max_tokens": 4}
     assert _get(f"{server}/v1/completions", asked)["choices"]
     measured = command(
-        "measure", "quick", f"{server}/v1", "--model", "tiny", "--as", "meta-llama/Llama-3.2-1B-Instruct",
+        "measure", "quick", f"{server}/v1", "--model", "tiny", "--as", model,
         "--accelerator", "RTX 4090", "--engine", "llamacpp", "--weights", "gguf-q8_0", "--most", 2, "--isl", 250,
         "--osl", 8, "--time", "60 s", "--output", tmp_path / "points", "--out", own,
     )  # fmt: skip
@@ -125,5 +127,10 @@ def test_the_page_of_the_target_runs_from_the_file_to_the_alert_rules(server: st
     assert measured.exit_code == 0 and own.is_file(), measured.output
     checked = command("check", request, "--baseline", kept, "--today", "2026-11-21", "--calibration", own)
     assert checked.exit_code in (0, 1, 3), checked.output
-    assert command("export", kept, "--to", "prometheus", "-o", tmp_path / "watch").exit_code == 0
+    assert (
+        command(
+            "export", kept, "--to", "prometheus", "--checkpoint", "own/tiny-GGUF", "-o", tmp_path / "watch"
+        ).exit_code
+        == 0
+    )
     assert (tmp_path / "watch/tonnage.rules.yaml").is_file()

@@ -91,7 +91,7 @@ def test_more_of_anything_never_slows_a_prediction(tmp_path: Path) -> None:
 
 
 def test_without_pytorch_numpy_measures_the_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(measuring, "_torch", lambda: None)
+    monkeypatch.setattr(measuring, "pytorch", lambda: None)
     found = measure_device("cpu", seconds=0.2)
     assert catalog.accelerator(found.id, added(tmp_path, found)).peaks["fp32"] > 1e9
     with pytest.raises(BadRequest, match="needs PyTorch"):

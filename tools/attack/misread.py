@@ -11,8 +11,8 @@ from typing import Any, Final
 BAD_REQUEST: Final = 2
 ASKED: Final = {"plan": "serve", "model": "8B", "rate": "2/s", "traffic": "chat", "ttft": "1 s", "accelerator": "L4"}
 FIELDS: Final = (
-    ("ttft", ("0,5 s", "1,500 ms", "0.5", "1:30", "5 sec5", "½ s", "-1 s", "nan s", "1e400 s", "0x5 s")),
-    ("rate", ("1,2,3/s", "1,5/s", "4", "4 s", "4/s/s", "1e999/s", "4/month2")),
+    ("ttft", ("0,5 s", "1,500 ms", "1:30", "5 sec5", "½ s", "-1 s", "nan s", "1e400 s", "0x5 s")),
+    ("rate", ("1,2,3/s", "1,5/s", "4 s", "4/s/s", "1e999/s", "4/month2")),
     ("budget", ("2,50 $/h", "2.50 €/h", "2,500 $/h")),
     ("kv_host_link", ("400 Gb/s", "400 Mb/s", "400 b/s", "400 gbps", "400")),
     ("prompt_tokens", ("8.192", "8.192 k4")),
@@ -53,7 +53,7 @@ DEPLOYED: Final = {
     "a decimal comma": "vllm serve a/b --gpu-memory-utilization 0,9",
 }
 QUOTED: Final = {
-    "price": ("1.95", "1,95", "$2,50/h", "€1.95/h", "$16/h for 8", "$2/day", "2:30", "010", "1.95 cents/h"),
+    "price": ("1,95", "$2,50/h", "€1.95/h", "$16/h for 8", "$2/day", "2:30", "010", "1.95 cents/h"),
     "term": ("12", "12 m", "12 min", "1,5 years", "2027-01-01"),
     "minimum": ("1.5", "1,000", "2 nodes", "010"),
     "take_or_pay": ("80", "0,8", "120 %"),

@@ -124,7 +124,7 @@ def test_a_model_that_fits_nowhere_names_the_memory() -> None:
 
 
 def test_a_network_without_tokens_is_refused() -> None:
-    with pytest.raises(BadRequest, match="no language model"):
+    with pytest.raises(BadRequest, match="decodes no text"):
         plan(model="timm/resnet50.a1_in1k")
 
 
@@ -149,7 +149,7 @@ def test_fleets_stay_within_the_stated_limit() -> None:
     ("fields", "told"),
     [
         ({"items": None}, "items"), ({"items": "0.2"}, "items"), ({"model": None}, "model"),
-        ({"deadline": "8"}, "no unit"), ({"precision": "fp7"}, "fp7"), ({"prompt_tokens": "2M"}, "context"),
+        ({"deadline": "8 GB"}, "is bytes"), ({"precision": "fp7"}, "fp7"), ({"prompt_tokens": "2M"}, "context"),
     ],
 )  # fmt: skip
 def test_a_mistake_names_the_field(fields: dict[str, Any], told: str) -> None:

@@ -23,7 +23,7 @@ from tonnage.errors import BadRequest
         ({"framework": "nonsense"}, "no framework 'nonsense'"),
         ({"optimizer": "adamw9"}, "adamw"),
         ({"spares": "-1"}, "spares"),
-        ({"validation": "2"}, "validation"),
+        ({"validation": "200 %"}, "validation"),
         ({"headroom": "-0.1"}, "headroom"),
     ],
 )

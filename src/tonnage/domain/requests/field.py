@@ -64,7 +64,7 @@ class Usual(NamedTuple):
 
 USUAL: Final = {
     "1/s": Usual("/s"), "USD/h": Usual("/h"), "USD/kWh": Usual("/kWh"), "USD/kW-month": Usual("/kW-month"),
-    "bytes": Usual("GB"), "bytes/s": Usual("GB/s"), "max_power": Usual("W"), "deadline": Usual("h"),
+    "bytes": Usual("GB"), "max_power": Usual("W"), "deadline": Usual("h"),
     "on_for": Usual("h"), "off_for": Usual("h"), "ttft": Usual("s", most=20.0, other="ms"),
     "tpot": Usual("ms", least=1.0, other="s"), "latency": Usual("ms", least=1.0, other="s"),
     **dict.fromkeys(("e2e", "think", "think_time", "turn_gap", "environment", "reward"), Usual("s")),

@@ -137,7 +137,8 @@ def comparison_document(found: HistoryComparison) -> Document:
     return document(Headline(found.sentence), grid(heads, rows), other, map(Note, found.notes))
 
 
-NAMES = {"ttft_s": "TTFT", "tpot_s": "TPOT", "output_tokens_per_s": "output tokens/s", "cached_share": "from the cache"}
+NAMES = {name: METRICS[name].title for name in ("ttft_s", "tpot_s")}
+NAMES |= {"output_tokens_per_s": "output tokens/s", "cached_share": "from the cache"}
 
 
 def _number(name: str, value: float | None) -> str:

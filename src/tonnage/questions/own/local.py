@@ -76,7 +76,9 @@ def _wanted(request: LocalRequest, additions: Additions) -> tuple[Download, ...]
         return downloads()
     found = tuple(one for one in downloads() if f" {_spaced(word)} " in f" {_spaced(one.model)} ")
     own = word.lower() in {one.rpartition("/")[2].lower() for one in model_ids(additions)}
-    if request.exact or "/" in word or looks_like_path(word) or own or not found or look_up(word) is not None:
+    # A family's name may stand for its best known member elsewhere; here it is all of them.
+    one = look_up(word) is not None and (len(found) < 2 or re.search(r"\db\b", _spaced(word)) is not None)
+    if request.exact or "/" in word or looks_like_path(word) or own or not found or one:
         model = resolve(word, additions=additions)
         if model.kind not in LANGUAGE or not model.layers:
             raise BadRequest(f"model: {model.id} is no language model; ask `tonnage fit` or `tonnage predict` about it")
