@@ -38,6 +38,7 @@ def test_what_noise_hides_is_not_told() -> None:
     found = accepted(study.box(draw, 2, noise=0.3), expected)
     assert {one.verdict for one in found.findings} <= {"not told", "fail"}
     assert any(one.verdict == "not told" for one in found.findings) and "cannot see a tenth" in " ".join(found.notes)
+    assert not found.feasible and not found.sentence.startswith("Accepted")
 
 
 def test_the_worst_finding_is_worth_its_share() -> None:
@@ -87,7 +88,9 @@ def test_the_processor_here_runs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         probe["rounds"] = [[20.0 * rate for rate in row] for row in probe["rounds"]]
     file.write_text(json.dumps(found), encoding="utf-8")
     again = told(*command, "--reference", str(file))
-    assert again.exit_code == 3 and "Not accepted: products" in again.output, again.output
+    # Which of the two is further below, the noise of this machine decides.
+    assert again.exit_code == 3 and "Not accepted: " in again.output, again.output
+    assert again.output.count("%  fail  ") == 2, again.output
 
 
 @pytest.mark.parametrize(

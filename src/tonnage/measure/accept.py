@@ -202,7 +202,7 @@ def accepted(
     return Acceptance(
         schema=ACCEPT_SCHEMA,
         sentence=_sentence(failed, findings, reasons=reasons, worth=worth),
-        feasible=not failed and not reasons,
+        feasible=not failed and not reasons and (not findings or unsure < len(findings)),
         name="",
         device="",
         count=0,
@@ -232,10 +232,8 @@ def _sentence(
     if not findings:
         return "Measured, and held against nothing."
     told = [one for one in findings if one.verdict == "pass"]
-    least = max((one.allowed for one in told), default=math.inf)
-    seen = (
-        f"a shortfall of {least:.0%} would have been seen"
-        if told
-        else "but no shortfall of a tenth would have been seen"
-    )
+    if not told:
+        return "Not judged: the rounds differ too much for a shortfall of a tenth to be seen."
+    least = max(one.allowed for one in told)
+    seen = f"a shortfall of {least:.0%} would have been seen"
     return f"Accepted: {len(told)} of {len(findings)} rates are those of good parts; {seen}."
