@@ -429,6 +429,10 @@ def _busy_s(table: StepArrays, decodes: list[Row], *, prompts: list[Row], ghosts
     if not prompts:
         return float(table.decode_s[batch] + table.context_s[batch] * context)
     drafted = sum(row["given"] for row in decodes)
+    if drafted == len(decodes) and all(row["given"] == 1 for row in prompts):
+        whole = batch + len(prompts)
+        context += sum(row["computed"] + 1 for row in prompts)
+        return float(table.decode_s[whole] + table.context_s[whole] * context)
     rows = drafted + sum(row["given"] for row in prompts)
     whole = sum(row["computed"] + row["given"] == row["target"] for row in prompts)
     attended = 0.0

@@ -72,7 +72,7 @@ def test_published_rows_move_their_own_configuration_where_they_are_asked_for() 
         "layout": {"tp": tp, "dp": dp, "pp": pp, "ep": ep},
         "isl": prompt,
         "osl": answer,
-        "traffic": {"concurrency": clients},
+        "traffic": {"concurrency": clients, "start": "together"},
         "length_spread": [0.8, 1.0],  # so that nothing which it leaves open is quicker, and moves the lower end
         "engine_options": {"max_num_batched_tokens": 8192},
     }

@@ -35,7 +35,8 @@ from tonnage.domain.train_plan import TrainOption
 from tonnage.physics.memory import checkpoint_precision
 from tonnage.questions.ask import answer
 from tonnage.questions.predict.predict import predict
-from tonnage.simulation.capacity import ReplicaLoad, Steady, at_concurrency
+from tonnage.simulation.capacity import Steady, at_concurrency
+from tonnage.simulation.mean_step import ReplicaLoad
 
 
 def served(**traffic: float) -> ServeCase:

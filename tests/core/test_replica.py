@@ -1,5 +1,6 @@
 """Below a replica: start, classes of lengths, steady state beside the simulator, and what is kept between questions."""
 
+import math
 from collections.abc import Iterator
 
 import msgspec
@@ -28,7 +29,8 @@ from tonnage.questions.predict.predict import predict
 from tonnage.questions.predict.serving import Additions, resolve
 from tonnage.report.document import as_json
 from tonnage.simulation import arrivals
-from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, Steady, mean_step
+from tonnage.simulation.capacity import Steady
+from tonnage.simulation.mean_step import ReplicaLoad, ReplicaTimes, mean_step
 
 
 def test_the_published_starts_add_up() -> None:
@@ -84,7 +86,7 @@ def test_equal_lengths_have_no_classes_and_a_percentile_alone_gives_some() -> No
 
 
 def test_long_prompts_take_more_than_their_share() -> None:
-    mean = Beside(first_s=0.1, each_s=0.1, free_s=0.0, free_rows=0.0)
+    mean = Beside(first_s=0.1, each_s=0.1)
     equal = prompt_work(Lengths(prompt_tokens=4000.0, output_tokens=1.0), mean, alone=0.11, tail=0.11, budget=2000.0)
     assert (equal.each_s, equal.uneven) == (0.1, 0.0) and equal.piece_s == pytest.approx(0.05)
     lengths = Lengths(prompt_tokens=4000.0, output_tokens=1.0, prompt_p95=12000.0)
@@ -142,24 +144,27 @@ def test_latencies_at_half_of_capacity_are_those_of_the_simulator(name: str) -> 
     assert point.tpot_mean_s == pytest.approx(seen.tpot_s.mean, rel=0.2)
 
 
-def test_prompts_of_a_step_share_what_one_alone_takes() -> None:
-    """Few prompts cost what one costs at least; what a small decode step leaves over is free until decodes use it."""
+def test_prompts_of_a_run_share_what_one_alone_takes() -> None:
+    """One prompt costs its launch; those that come while a run lasts are carried by the next and share another."""
     times = ReplicaTimes(
         batches=(1.0, 256.0),
         decode_s=(0.01, 0.01),
-        prefill_s=0.03,
-        prefill_tail_s=0.03,
+        prefill_s=0.12,
+        prefill_tail_s=0.12,
         prefill_work_s=0.01,
-        prefill_first_s=0.02,
+        first_s=(0.1, 0.1),
+        together=((1.0, 0.0, 1.0), (100.0, 0.99, 1.0)),
+        step_share=0.01,
     )
     load = ReplicaLoad(output_tokens=101, output_tail_tokens=101)
-    few, many = (mean_step(times, load, concurrency=n) for n in (1.0, 1000.0))
-    assert few.total_s - few.decode_s == pytest.approx(0.01 * 0.02, rel=0.02)
-    assert (many.total_s - many.decode_s) / 10.0 == pytest.approx(0.01, rel=0.01)
-    free = msgspec.structs.replace(times, prefill_first_s=0.0, free_s=0.008, free_batch=100.0)
-    idle, busy = (mean_step(free, load, concurrency=n) for n in (1.0, 100.0))
-    assert (idle.total_s - idle.decode_s) / 0.01 == pytest.approx(0.002, rel=0.1)
-    assert busy.total_s - busy.decode_s == pytest.approx(0.01)
+    few, many = (mean_step(times, load, concurrency=n) for n in (0.1, 200.0))
+    assert few.total_s - few.decode_s == pytest.approx(few.rate_per_s * few.total_s * 0.1, rel=0.02)
+    # Most steps carry prompts, those that came in the step before.
+    prompts = many.rate_per_s * many.total_s
+    carrying = (many.total_s - 0.01 - 0.01 * prompts) / 0.09
+    run_s = 0.11 + 0.01 * (prompts / carrying - 1.0)
+    begins, ends = 1.0 - math.exp(-many.rate_per_s * 0.01), math.exp(-many.rate_per_s * run_s)
+    assert carrying == pytest.approx(begins / (begins + ends), rel=0.03)
 
 
 def test_beyond_capacity_a_first_token_has_no_latest_time() -> None:

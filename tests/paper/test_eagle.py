@@ -6,7 +6,7 @@ import pytest
 
 from tonnage.catalog.eagle import acceptance_for
 from tonnage.core.deployment import resolve
-from tonnage.core.replica import drafting_grid
+from tonnage.core.replica import steady_grid
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.requests.common import Lengths
 from tonnage.simulation.steps import StepTable, step_table
@@ -39,7 +39,7 @@ def priced(model: str, accelerator: str, engine: str, version: str | None, optio
     )
     at = resolve(case)
     lengths = Lengths(prompt_tokens=prompt, output_tokens=answer)
-    return step_table(drafting_grid(at, lengths, batch=64.0), at.overheads)
+    return step_table(steady_grid(at, lengths, batch=64.0), at.overheads)
 
 
 def options(draft: str, tokens: int, length: float) -> dict[str, object]:

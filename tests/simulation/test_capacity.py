@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.domain.requests.common import Slo
-from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, Steady, at_concurrency
+from tonnage.simulation.capacity import Steady, at_concurrency, of_clients
+from tonnage.simulation.mean_step import ReplicaLoad, ReplicaTimes
 
 TIMES = ReplicaTimes(
     batches=(1.0, 8.0, 64.0, 256.0),
@@ -84,3 +85,29 @@ def test_uneven_prompts_and_bursts_lengthen_waits() -> None:
         point = at_concurrency(times, load, concurrency=30.0)
         assert point.ttft_mean_s > calm.ttft_mean_s and point.tpot_tail_s > calm.tpot_tail_s
         assert point.rate_per_s == calm.rate_per_s
+
+
+def test_saturated_is_the_most_that_clients_bring() -> None:
+    full = Steady(TIMES, LOAD).full.rate_per_s
+    rates = [of_clients(TIMES, LOAD, clients=n).rate_per_s for n in (1.0, 20.0, 200.0, 4000.0)]
+    assert rates == sorted(rates) and rates[-1] == pytest.approx(full)
+
+
+@given(st.floats(1.0, 1000.0))
+def test_clients_are_in_flight(clients: float) -> None:
+    point = of_clients(TIMES, LOAD, clients=clients)
+    whole = point.ttft_mean_s + (LOAD.output_tokens - 1) * point.tpot_mean_s
+    assert point.rate_per_s * whole == pytest.approx(clients, rel=1e-3)
+
+
+def test_a_client_alone_meets_nobody() -> None:
+    point = of_clients(TIMES, LOAD, clients=1.0)
+    assert (point.ttft_mean_s, point.tpot_mean_s) == pytest.approx((TIMES.prefill_s, TIMES.decode_s[0]), rel=1e-3)
+
+
+def test_who_finds_no_seat_waits_for_one() -> None:
+    """Four slots at four fifths of what they take: about half of Erlang's wait."""
+    few = msgspec.structs.replace(LOAD, max_concurrency=4.0)
+    rate = 0.8 * Steady(TIMES, few).full.rate_per_s
+    point, free = (Steady(TIMES, load).at_rate(rate)[0] for load in (few, LOAD))
+    assert 0.2 < point.ttft_mean_s - free.ttft_mean_s < 1.0 and point.tpot_mean_s < 1.1 * free.tpot_mean_s

@@ -5,7 +5,7 @@ import pytest
 
 from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Layout
-from tonnage.simulation.closed_loop import Load, closed_loop, saturated_loop
+from tonnage.simulation.closed_loop import Load, closed_loop
 from tonnage.simulation.disaggregated import Pools, disaggregated_loop
 from tonnage.simulation.steps import StepTable
 
@@ -99,22 +99,6 @@ def test_percentiles_are_ordered() -> None:
     assert found.tpot_tail_s[0] <= found.tpot_tail_s[2]
 
 
-def test_saturated_throughput_counts_decode_and_prefill() -> None:
-    batch, steps = 64.0, 101.0
-    found = saturated_loop(table(), load())
-    per_request = steps * DECODE + batch * 1000 * PER_TOKEN
-    assert found.requests_per_s == pytest.approx(batch / per_request, rel=0.01)
-
-
-def test_requests_of_one_length_leave_and_are_replaced_together() -> None:
-    steep = msgspec.structs.replace(table(), mixed_s=(DECODE + 0.05, DECODE + 0.05))
-    by_cohort, together = (saturated_loop(steep, load(equal=equal, budget=4064.0)) for equal in (False, True))
-    # Of 64 seats, each step with prompts fills those of one of 32 cohorts, or the four for which its budget has room.
-    each = 101 * DECODE + 64 * 1000 * PER_TOKEN
-    assert 64 / by_cohort.requests_per_s == pytest.approx(each + 32 * 0.05, rel=0.01)
-    assert 64 / together.requests_per_s == pytest.approx(each + 16 * 0.05, rel=0.01)
-
-
 def test_host_time_adds_to_every_step() -> None:
     plain = closed_loop(table(), load(), clients=1)
     slower = closed_loop(table(step_s=0.002, request_s=0.05), load(), clients=1)
@@ -158,7 +142,7 @@ def test_whoever_has_no_seat_begins_with_the_next_forward() -> None:
 POOLS = Pools(
     prefill=table(), prefill_workers=2, decode=table(), decode_workers=2, slots=64.0, budget=1000.0, transfer_s=0.02
 )
-SHAPE = {"prompt_tokens": 1000.0, "output_tokens": 201.0}
+SHAPE = {"prompt_tokens": 1000.0, "output_tokens": 201.0, "together": True}
 
 
 def test_a_lone_client_sees_prefill_transfer_and_clean_steps() -> None:

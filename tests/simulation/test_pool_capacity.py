@@ -16,8 +16,9 @@ from tonnage.domain.requests.common import Slo
 from tonnage.questions.serve.capacity_search import arrays_of, draw_requests, front_requests, point_of, unit_player
 from tonnage.questions.serve.question import serve_request
 from tonnage.simulation.arrivals import at_rate
-from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, Steady
+from tonnage.simulation.capacity import Steady
 from tonnage.simulation.disaggregated import Unit
+from tonnage.simulation.mean_step import ReplicaLoad, ReplicaTimes
 
 TIMES = ReplicaTimes(
     batches=(1.0, 8.0, 64.0, 256.0),

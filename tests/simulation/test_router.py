@@ -128,7 +128,7 @@ PAIR = (REPLICA, REPLICA)
 
 @pytest.mark.parametrize(("clients", "workers"), [(1, (1, 1)), (7, (1, 2)), (40, (2, 1)), (60, (3, 2))])
 def test_each_answer_lets_one_request_go(clients: int, workers: tuple[int, int]) -> None:
-    requests = chat(600, 1.0)
+    requests = chat(600, 1.0)._replace(sent_s=np.zeros(600))
     moved = np.full(600, 0.03)
     run = simulate_clients_of_pools(PAIR, requests=requests, clients=clients, workers=workers, transfer_s=moved)
     sent, back = run.requests.sent_s, np.sort(run.last_s)

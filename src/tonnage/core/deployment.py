@@ -58,9 +58,9 @@ from tonnage.physics.memory import resolve_precision
 from tonnage.physics.vision import known_images
 from tonnage.record import Record
 from tonnage.simulation.adapters import adapter_parts, with_adapters, with_room_for_adapters
-from tonnage.simulation.capacity import ReplicaTimes
 from tonnage.simulation.encoder import held_for_images, with_encoder
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
+from tonnage.simulation.mean_step import ReplicaTimes
 from tonnage.simulation.own_kernels import batching_of, mixed_attention_factor
 from tonnage.simulation.step_parts import Placement
 

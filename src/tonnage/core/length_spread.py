@@ -139,16 +139,12 @@ def classes_of(quantiles: Quantiles, *, mean: float) -> Classes:
 
 
 class Beside(NamedTuple):
-    """What prompts of mean length add to a step of decodes: `each_s` times their number less `free_s`. [s]"""
+    """What prompts of mean length add to steps of decodes. [s]"""
 
     first_s: float
-    """The least: what one prompt alone adds."""
+    """One prompt alone."""
     each_s: float
-    """What each further prompt adds."""
-    free_s: float
-    """Of the prompts of a step, work that a step of few decodes has room for, as it waits for memory."""
-    free_rows: float
-    """Decodes of a rank's step from which on nothing is free. [requests]"""
+    """Each further prompt."""
 
 
 class PromptWork(NamedTuple):
@@ -156,7 +152,6 @@ class PromptWork(NamedTuple):
 
     first_s: float
     each_s: float
-    free_s: float
     uneven: float = 0.0
     """Variance of a prompt's work over the square of its mean. [-]"""
     piece_s: float = 0.0
@@ -180,7 +175,7 @@ def prompt_work(lengths: Lengths, mean: Beside, *, alone: float, tail: float, bu
     classes, whole = prompt_classes(lengths), lengths.prompt_tokens
     tokens = min(whole, lengths.computed_tokens or whole)
     if not classes:
-        return PromptWork(mean.first_s, mean.each_s, mean.free_s, 0.0, mean.first_s / max(1.0, tokens / budget))
+        return PromptWork(mean.first_s, mean.each_s, 0.0, mean.first_s / max(1.0, tokens / budget))
     long = lengths.computed_p95 or lengths.prompt_p95 or whole
     before = max(0.0, (lengths.prompt_p95 or whole) - long)
     # What a step reads of weights is read without prompts, too.
@@ -199,8 +194,7 @@ def prompt_work(lengths: Lengths, mean: Beside, *, alone: float, tail: float, bu
     ]
     first = sum(share * one for share, one, _ in firsts)
     piece = sum(share * one * one / steps for share, one, steps in firsts) / first
-    left = max(0.0, each - first) if mean.free_s else 0.0
-    return PromptWork(first, each, left, square / (each * each) - 1.0, piece)
+    return PromptWork(first, each, square / (each * each) - 1.0, piece)
 
 
 def _fitted(one: tuple[float, float, float], other: tuple[float, float, float]) -> tuple[float, float]:

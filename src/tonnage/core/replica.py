@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,18 +23,15 @@ from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
 from tonnage.physics.memory import kv_bytes_per_token
-from tonnage.physics.transformer import Tokens
-from tonnage.simulation.capacity import Point, ReplicaLoad, ReplicaTimes, Steady, quantile_factor
+from tonnage.simulation.capacity import Point, Steady, quantile_factor
+from tonnage.simulation.mean_step import ReplicaLoad, ReplicaTimes
 from tonnage.simulation.policies import Pool, limits_of
 from tonnage.simulation.simulated import ReplicaArrays, step_arrays
-from tonnage.simulation.step_parts import parts_of, placed_work, prompt_launch_s, seconds
-from tonnage.simulation.steps import MixedStep, StepGrid, StepTable, exchange_beside_s, step_grid, step_table
+from tonnage.simulation.steps import MixedStep, StepGrid, StepTable, step_grid, step_table
 
 if TYPE_CHECKING:
     from tonnage.simulation.disaggregated import Unit
 
-BATCH_SIZES: Final = (1.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0)
-"""Decode batches whose step is computed; between them it is interpolated. [requests]"""
 USUAL_BATCH: Final = 256.0
 """Where the engine sets no limit of its own. [requests]"""
 MOST_QUEUEING: Final = 10.0
@@ -43,6 +41,16 @@ _AT_CAPACITY: Final = 1.01
 """Rate over what a replica takes, up to which it is at its capacity and not overloaded: bisection is as good. [-]"""
 _SEVERAL: Final = 1.001
 """Prompts that a step's budget holds, from which what many add is told from what one adds. [-]"""
+_FEW: Final = 4.0
+"""Prompts of a run up to which each number is looked at. [-]"""
+_USUAL_BESIDE: Final = 16.0
+"""Decodes beside which it is looked at what more prompts add. [requests]"""
+_MOST_DECODES: Final = 0.95
+"""Of a step's budget, where prompts share it. [-]"""
+_SIZES: Final = tuple(2.0**k for k in range(20))
+"""Decode batches that are looked at. [requests]"""
+_USUAL_BUDGET: Final = 8192.0
+"""Prompt tokens of a step where the engine sets none. [tokens]"""
 MOST_CACHE: Final = 1e12
 """Stands for a cache that nothing limits. [tokens]"""
 
@@ -189,111 +197,155 @@ def with_queueing(errors: ErrorModel, state: Steady, *, rate_per_s: float) -> Er
     return replace(errors, queueing=queueing)
 
 
+def steady_grid(at: Deployment, lengths: Lengths, *, batch: float) -> StepGrid:
+    """Steps of a steady state of requests of these lengths, up to a batch, and prompts up to the step's budget."""
+    context = max(2.0, lengths.prompt_tokens + lengths.output_tokens)
+    chunk = rank_budget(at, lengths.prompt_tokens) * at.memory_layout.dp
+    prompt = max(1.0, lengths.prompt_tokens)
+    exact = min(prompt, lengths.computed_tokens or prompt)
+    return step_grid(at.placement, batch=batch, context=context, chunk=chunk, prompt=prompt, exact=exact)
+
+
+def rank_budget(at: Deployment, prompt_tokens: float) -> float:
+    """Prompt tokens of one step of one data-parallel rank: its budget, or a whole prompt where none is cut."""
+    tokens = float(at.engine.max_num_batched_tokens or _USUAL_BUDGET)
+    return max(tokens, prompt_tokens) if at.engine.chunked_prefill is False else tokens
+
+
 def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
     """
-    Decode steps at a few batch sizes and the mean context, and the time of a mean and of a long prompt.
+    Decode steps at a few batch sizes and the mean context, and what prompts add to them: of the table of steps.
 
-    The second is the weakest evidence tier of the largest step.
+    The second is the weakest evidence tier of the table.
     """
-    prompt = lengths.prompt_tokens
-    context = prompt + lasting_answer(lengths) / 2.0
     most = at.max_num_seqs if math.isfinite(at.max_num_seqs) else USUAL_BATCH
     top = max(1.0, min(most, at.pool.sequences * 2.0))
-    sizes = (*(size for size in BATCH_SIZES if size < top), top)
-    drafting = None
-    if at.placement.speculation is not None:
-        drafting = step_table(drafting_grid(at, lengths, batch=top), at.overheads)
-    steps = [_decode_s(at, size, context=context, drafting=drafting) for size in sizes]
+    table = step_table(steady_grid(at, lengths, batch=top), at.overheads)
+    prompts = Prompts(at, table, lengths)
+    if prompts.mixed:  # decodes that fill the budget leave no room for prompts
+        top = min(top, max(1.0, _MOST_DECODES * prompts.budget * prompts.ranks))
+    sizes = (*itertools.takewhile(lambda size: size < top, sorted((*_SIZES, 0.75 * top))), top)
     # Host work may make a larger batch look no slower; a step never gets shorter with more requests.
-    rising = [max(times for times, _ in steps[: i + 1]) for i in range(len(steps))]
-    budget = float(at.engine.max_num_batched_tokens or prompt)
-    # What a cache gives of a prompt is attended to, and not computed again.
-    computed = min(prompt, lengths.computed_tokens or prompt)
-    long, hard = lengths.prompt_p95, lengths.computed_p95
-    alone = _prefill_s(at, computed, cached=prompt - computed)
-    tail = _prefill_s(at, hard or long, cached=max(0.0, (long or prompt) - hard) if hard else 0.0) if long else alone
-    # What a request waits for alone (reading, tokenising) takes nothing away from others.
-    own, layout = at.overheads.request_s, at.placement.layout
-    added = _added_by_prompts(at, rising, alone=alone - own, computed=computed, prompt=prompt)
-    mixed = mixes_prompts(at)
-    room = budget if mixed else math.inf
-    spread = prompt_work(lengths, added, alone=alone - own, tail=tail - own, budget=room)
-    alone += spread.each_s - added.each_s
+    steps = tuple(itertools.accumulate((prompts.decode_s(size) for size in sizes), max))
+    usual = min(_USUAL_BESIDE, top)
+    firsts = tuple(prompts.first_s(size) for size in sizes)
+    first, each = prompts.first_s(usual), prompts.work_s(usual)
+    tail, own = prompts.long_s(), prompts.request_s
+    alone = prompts.alone_s(prompts.tokens)[0]
+    room = prompts.budget if prompts.mixed else math.inf
+    spread = prompt_work(lengths, Beside(first, each), alone=alone, tail=tail, budget=room)
+    longer, more = spread.first_s / first, spread.each_s / each
     times = ReplicaTimes(
         batches=sizes,
-        decode_s=tuple(rising),
-        prefill_s=alone,
+        decode_s=steps,
+        prefill_s=own + alone + spread.each_s - each,
+        prefill_tail_s=own + max(tail, alone),
+        prefill_work_s=max(spread.each_s, alone * LEAST_PREFILL / at.placement.layout.dp),
+        first_s=tuple(one * longer for one in firsts),
+        pieces=prompts.alone_s(prompts.tokens)[1],
+        together=tuple((k, added * more, taken) for k, added, taken in prompts.together(usual)),
         prefill_uneven=spread.uneven,
-        chunk_s=spread.piece_s / layout.pp,
-        prefill_tail_s=max(tail, alone),
-        # It keeps one rank or stage of several busy.
-        prefill_work_s=max(spread.each_s, (alone - own) * LEAST_PREFILL) / (layout.dp * layout.pp),
-        prefill_first_s=spread.first_s / layout.pp,
-        free_s=spread.free_s / (layout.dp * layout.pp),
-        free_batch=added.free_rows * layout.dp * layout.pp,
+        chunk_s=spread.piece_s,
         request_s=own,
         ahead=at.overheads.ahead,
-        separate=not mixed,
-        step_share=computed / budget,
+        separate=not prompts.mixed,
+        step_share=prompts.step_share,
     )
     if at.drift is not None:
         moved = at.drift.along(sizes)
         times = replace(times, pace=tuple(m.pace for m in moved), first=tuple(m.first for m in moved))
-    return times, steps[-1][1]
+    return times, table.rung
 
 
-def _added_by_prompts(at: Deployment, decode_s: list[float], *, alone: float, computed: float, prompt: float) -> Beside:
-    """
-    What prompts of mean length add to a decode step, from two steps: with one of them, and with as many as fill it.
+class Prompts:
+    """What prompts of a load add to steps, read from a table: mean ones, of which a cache may hold a part."""
 
-    They share the step's weights, and what the accelerator could multiply while a small step waits for memory is free
-    until decodes use it. Where prompts have steps of their own, decodes wait for the whole of it.
+    def __init__(self, at: Deployment, table: StepTable, lengths: Lengths) -> None:
+        self.table, self.lengths, self.mixed = table, lengths, mixes_prompts(at)
+        self.context = lengths.prompt_tokens + lasting_answer(lengths) / 2.0
+        self.tokens = max(1.0, min(lengths.prompt_tokens, lengths.computed_tokens or lengths.prompt_tokens))
+        """Of a prompt, to compute. [tokens]"""
+        self.found = max(0.0, lengths.prompt_tokens - self.tokens)
+        self.budget, self.ranks = rank_budget(at, lengths.prompt_tokens), float(at.memory_layout.dp)
+        self.request_s = at.overheads.request_s + passage_s(table, min(self.tokens, self.budget))
 
-    Parameters
-    ----------
-    decode_s : list of float
-        Decode steps at rising batch sizes, from one sequence on. [s]
-    alone : float
-        One such prompt on an idle replica. [s]
-    computed, prompt : float
-        Its tokens to compute, and all its tokens. [tokens]
-    """
-    budget = float(at.engine.max_num_batched_tokens or prompt)
-    filled, cached = max(computed, budget), prompt - computed
-    # Experts are read by any step of several requests, so what prompts share is such a step.
-    shared = decode_s[min(1, len(decode_s) - 1)] if mixes_prompts(at) else 0.0
-    first = max(alone - shared * max(1.0, computed / budget), alone * LEAST_PREFILL)
-    many = filled / computed
-    if many < _SEVERAL:
-        return Beside(first, first, 0.0, 0.0)
-    whole = _prompts_s(at, Tokens(prompts=many, chunk=computed, cached=cached, emitted=many)) - shared
-    if first >= whole / many:
-        return Beside(first, whole / many, 0.0, 0.0)
-    each = (whole - first) / (many - 1.0)
-    return Beside(first, each, each - first, (each - first) / each * computed)
+    @property
+    def step_share(self) -> float:
+        """Budgets of the replica's steps that one prompt fills; of a rank's where it is longer than that. [-]"""
+        return self.tokens / (self.budget * (self.ranks if self.tokens <= self.budget else 1.0))
 
+    def decode_s(self, sequences: float) -> float:
+        """A decode step of so many. [s]"""
+        return self.table.decode_s(sequences, self.context)
 
-def drafting_grid(at: Deployment, lengths: Lengths, *, batch: float) -> StepGrid:
-    """Steps of speculative decoding up to a batch, whose drafts and verified tokens the table knows."""
-    context = max(2.0, lengths.prompt_tokens + lengths.output_tokens)
-    return step_grid(at.placement, batch=batch, context=context, chunk=1.0, prompt=lengths.prompt_tokens)
+    def _room(self, beside: float) -> float:
+        """Prompt tokens of a rank's step beside so many decodes. [tokens]"""
+        return max(self.budget - beside / self.ranks if self.mixed else self.budget, self.budget * 0.02)
 
+    def _step_s(self, tokens: float, prompts: float, *, beside: float, cached: float) -> float:
+        sequences = beside if self.mixed else 0.0
+        return self.table.mixed_step_s(MixedStep(tokens, prompts, sequences, self.context if beside else 0.0, cached))
 
-def _decode_s(at: Deployment, sequences: float, *, context: float, drafting: StepTable | None) -> tuple[float, Rung]:
-    """A decode step of so many sequences on the replica [s], and its evidence tier; by `drafting` where given."""
-    if drafting is not None:
-        return drafting.decode_s(sequences, context), drafting.rung
-    tokens = decode_tokens(at, sequences, context=context)
-    parts = parts_of(placed_work(at.placement, tokens), at.placement)
-    hidden = exchange_beside_s(at.placement, tokens.rows, overheads=at.overheads) if parts.exchange else 0.0
-    return seconds(parts, at.overheads, sequences=sequences / at.placement.layout.dp) - hidden, parts.rung
+    def _added_s(self, tokens: float, prompts: float, *, beside: float, cached: float) -> float:
+        """A step with prompts beyond one of the same decodes. [s]"""
+        shared = self.decode_s(beside) if self.mixed and beside else 0.0
+        return self._step_s(tokens, prompts, beside=beside, cached=cached) - shared
 
+    def alone_s(self, tokens: float, *, beside: float = 0.0, found: float | None = None) -> tuple[float, float]:
+        """One prompt beside so many decodes: its steps, full ones and what is left, and their number. [s, steps]"""
+        room, before = self._room(beside), self.found if found is None else found
+        full = math.floor(tokens / room + 1e-9)
+        rest, seconds = tokens - full * room, 0.0
+        if full:
+            seconds = full * self._step_s(room, 1.0, beside=beside, cached=before + (full - 1.0) * room / 2.0)
+        if rest > 1e-6 * tokens:
+            seconds += self._step_s(rest, 1.0, beside=beside, cached=before + full * room)
+            full += 1
+        return seconds, float(full)
 
-def decode_tokens(at: Deployment, sequences: float, *, context: float) -> Tokens:
-    """What one rank and stage does in a decode step of so many sequences on the replica."""
-    layout = at.placement.layout
-    mine = max(1.0, sequences * at.placement.beams / (layout.dp * layout.pp))
-    return Tokens(decodes=mine, context=context, emitted=mine)
+    def long_s(self) -> float:
+        """A prompt of the 95th percentile alone. [s]"""
+        long, hard = self.lengths.prompt_p95, self.lengths.computed_p95
+        found = max(0.0, (long or 0.0) - hard) if hard else None
+        return self.alone_s(hard or long or self.tokens, found=found)[0]
+
+    def first_s(self, beside: float) -> float:
+        """What one prompt adds to the steps that carry it beside so many decodes. [s]"""
+        seconds, steps = self.alone_s(self.tokens, beside=beside)
+        shared = steps * self.decode_s(beside) if self.mixed else 0.0
+        return max(seconds - shared, seconds * LEAST_PREFILL)
+
+    def work_s(self, beside: float) -> float:
+        """What one more prompt adds where many queue: to a step that it fills with others, or that others fill. [s]"""
+        room = self._room(beside) * self.ranks
+        held = room / self.tokens
+        cached = self.found + max(0.0, self.tokens - self.budget) / 2.0
+        full = self._added_s(room, max(1.0, held), beside=beside, cached=cached)
+        if held <= _SEVERAL or self.tokens > self.budget:
+            return full / held
+        return max((full - self.first_s(beside)) / (held - 1.0), full / held * LEAST_PREFILL)
+
+    def together(self, beside: float) -> tuple[tuple[float, float, float], ...]:
+        """Prompts of a run, what they add beyond the first, and its steps; none where a prompt fills several."""
+        if self.tokens > self.budget:
+            return ()
+        held, found, k = self._room(beside) * self.ranks / self.tokens, list[tuple[float, float, float]](), 1.0
+
+        def added(prompts: float) -> float:
+            tokens = prompts * self.tokens
+            return self._added_s(tokens, max(1.0, prompts), beside=beside, cached=self.found)
+
+        first, most, least = added(1.0), added(max(1.0, held)), self._added_s(1.0, 1.0, beside=beside, cached=0.0)
+        while k <= max(held, _FEW):
+            whole = math.floor(k / held + 1e-9) if k >= held else 0
+            left = k - whole * held
+            more = added(left) if left > 1e-3 else 0.0
+            found.append((k, whole * most + more - first, max(1.0, whole + (left > 1e-3))))
+            following = k + 1.0 if k < _FEW else 2.0 * k
+            k = held if k < held < following else following
+        # Of a long run each step is full but the last.
+        times = 8.0 * max(1.0, _FEW / held)
+        return (*found, (held * times, times * most + least / 2.0 - first, times + 0.5))
 
 
 def mixes_prompts(at: Deployment) -> bool:
@@ -301,30 +353,6 @@ def mixes_prompts(at: Deployment) -> bool:
     # TensorRT-LLM batches in flight whether or not it cuts prompts; others need chunks to mix.
     rules, chunked = at.running.spec.scheduling, at.engine.chunked_prefill is not False
     return rules.mixes_whole_prompts or (chunked and (not rules.separate_prompts or bool(at.engine.mixed_chunk)))
-
-
-def _prefill_s(at: Deployment, prompt: float, *, cached: float) -> float:
-    """One prompt on an idle replica, behind tokens whose cache is there: whole chunks of the budget, then the rest."""
-    tokens, steps = prefill_tokens(at, prompt)
-    tokens = replace(tokens, cached=tokens.cached + cached) if cached else tokens
-    return at.overheads.request_s + steps * _prompts_s(at, tokens)
-
-
-def _prompts_s(at: Deployment, tokens: Tokens) -> float:
-    """A step of prompts alone: no graph captured it, so its launches may be what it waits for. [s]"""
-    parts, o = parts_of(placed_work(at.placement, tokens), at.placement), at.overheads
-    launched = prompt_launch_s(at.placement, o, kernels=parts.kernels) + o.step_s + o.prompt_s * tokens.prompts
-    fixed, each = at.placement.encoder_s
-    encoding = fixed + each * tokens.prompts * tokens.chunk
-    return max(seconds(parts, o, sequences=0.0, prompts=tokens.prompts), launched) + encoding
-
-
-def prefill_tokens(at: Deployment, prompt: float) -> tuple[Tokens, float]:
-    """The mean step of a prompt on an idle replica, and how many of them it takes, parts of one included."""
-    chunk = min(prompt, float(at.engine.max_num_batched_tokens or prompt))
-    # Equal chunks: attention of all of them sums to that of the whole prompt, so the mean cached length is right.
-    cached = (prompt - chunk) / 2.0
-    return Tokens(prompts=1.0, chunk=chunk, cached=cached, emitted=1.0), prompt / chunk
 
 
 def load_of(request: Serve, replica: Replica) -> ReplicaLoad:
@@ -337,6 +365,7 @@ def load_of(request: Serve, replica: Replica) -> ReplicaLoad:
         dispersion=request.shape.dispersion,
         slo=request.slo,
         max_concurrency=concurrency_limit(replica, request.lengths),
+        in_flight=request.rate_per_s is None,
     )
 
 
@@ -391,7 +420,7 @@ def replica_arrays(
     table = step_table(grid, overheads)
     arrays = step_arrays(table, max_num_seqs=seats, budget=limits.budget)
     prepared_s = table.with_host(table.decode_busy_s(1.0, whole, padded=True), 1.0)
-    delivery_s = overheads.request_s + _passage_s(table, min(prompt_tokens, float(limits.budget)))
+    delivery_s = overheads.request_s + passage_s(table, min(prompt_tokens, float(limits.budget)))
     delivery_s += overheads.ahead * prepared_s
     if at.drift is not None:
         moved = at.drift.at(in_flight or at.drift.usual)
@@ -399,7 +428,7 @@ def replica_arrays(
     return ReplicaArrays(arrays, limits, delivery_s, table.rung)
 
 
-def _passage_s(table: StepTable, chunk: float) -> float:
+def passage_s(table: StepTable, chunk: float) -> float:
     """
     A prompt's last piece through the stages, beyond what a step of a full pipeline says. [s]
 

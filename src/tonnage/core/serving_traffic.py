@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from tonnage.core.deployment import Deployment
-from tonnage.core.replica import concurrency_limit, mixes_prompts, replica_of
+from tonnage.core.replica import concurrency_limit, mixes_prompts, rank_budget, replica_of
+from tonnage.domain.case import Traffic
 from tonnage.domain.efficiency import Rung
 from tonnage.domain.engine_spec import with_async_scheduling
 from tonnage.domain.layout import Disaggregation, Engine, Layout
@@ -16,9 +17,10 @@ from tonnage.domain.requests.common import Lengths, Slo
 from tonnage.errors import BadRequest
 from tonnage.physics.efficiency import weakest_rung
 from tonnage.physics.work import Work
-from tonnage.simulation.capacity import ReplicaLoad, Steady
-from tonnage.simulation.closed_loop import Load, burst, closed_loop, pipelined_share, saturated_loop, static_batch
+from tonnage.simulation.capacity import Point, Steady
+from tonnage.simulation.closed_loop import Load, burst, closed_loop, pipelined_share, static_batch
 from tonnage.simulation.disaggregated import Pools, disaggregated_loop
+from tonnage.simulation.mean_step import ReplicaLoad
 from tonnage.simulation.simulated import Served
 from tonnage.simulation.step_parts import Placement, encoded_work, parts_of, seconds
 from tonnage.simulation.steps import StepGrid, StepTable, step_grid, step_table
@@ -63,13 +65,14 @@ def moved_at(at: Deployment, found: Served, *, interrupted: float) -> Moved:
     """
     Factors of the user's own measurements near this configuration, beyond the causes of its stack.
 
-    All 1 without such measurements, and for arrivals at a rate, whose steady state has them already.
+    All 1 without such measurements, and where a steady state answers, which has them already.
     """
     from tonnage.core.drift import Moved
 
     traffic = at.case.traffic
-    if at.drift is None or traffic.rate_per_s is not None:
-        # Of arrivals, the steady state that the loads lie on has it already (`replica_of`).
+    apart = traffic.concurrency is not None and not starts_together(traffic)
+    if at.drift is None or traffic.rate_per_s is not None or traffic.saturated or apart:
+        # The steady state that the loads lie on has it already (`replica_of`).
         return Moved()
     clients = traffic.concurrency or (traffic.batch if traffic.static else None)
     return at.drift.at(clients / at.case.replicas if clients else found.running, interrupted=interrupted)
@@ -116,13 +119,19 @@ def under_load(at: Deployment, table: StepTable) -> tuple[Served, Rung]:
     case, load = at.case, load_of(at)
     traffic = case.traffic
     if traffic.saturated:
-        found = saturated_loop(offline_table(at, table), load)
+        state = open_load(offline(at))
+        found = of_point(state, state.full, full=True)
     elif traffic.static:
         found = _static(at, table, load)
-    elif traffic.concurrency is not None:
+    elif traffic.concurrency is not None and starts_together(traffic):
         clients = traffic.concurrency / case.replicas
         found = closed_loop(table, load, clients=clients, requests_per_client=traffic.requests_per_client)
+        if found.saturated:
+            # The common start, and lengths that happen to be short, make a run look faster than a full replica is.
+            found = replace(found, requests_per_s=min(found.requests_per_s, open_load(at).full.rate_per_s))
         found = with_prompt_wait(found, who_waits(at, load))
+    elif traffic.concurrency is not None:
+        found = with_prompt_wait(_of_clients(at, traffic.concurrency / case.replicas), at.engine)
     elif traffic.batch is not None:
         found = burst(table, load, requests=traffic.batch / case.replicas)
     elif traffic.rate_per_s is not None:
@@ -132,45 +141,69 @@ def under_load(at: Deployment, table: StepTable) -> tuple[Served, Rung]:
     return found, table.rung
 
 
+def starts_together(traffic: Traffic) -> bool:
+    """Whether clients all start at once, as benchmarks do; who says how many requests each sends tells of a run."""
+    return traffic.start == "together" or (traffic.start is None and traffic.requests_per_client is not None)
+
+
 def _at_rate(at: Deployment, rate_per_s: float) -> Served:
     """The steady state at a rate of one replica, as a plan sees it; above its capacity, at its capacity."""
     state = open_load(at)
-    point, saturated = state.at_rate(rate_per_s)
-    rare = replace(state, load=replace(state.load, slo=Slo(percentile=99.0))).at(point.concurrency)
+    point, full = state.at_rate(rate_per_s)
+    found = of_point(state, point, full=full)
+    return replace(found, requests_per_s=min(rate_per_s, point.rate_per_s))
+
+
+def _of_clients(at: Deployment, clients: float) -> Served:
+    """The steady state of clients of one replica that do not march in step."""
+    state = open_load(at, in_flight=True)
+    found = of_point(state, state.at(clients), full=clients > state.room)
+    return replace(found, running=min(clients, found.requests_per_s * (found.e2e_s - found.ttft_s)))
+
+
+def of_point(state: Steady, point: Point, *, full: bool) -> Served:
+    """A steady state as what requests get of it, with two percentiles of each latency."""
+    rare = replace(state, load=replace(state.load, slo=Slo(percentile=99.0)))
+    last = rare.full if full and not state.load.in_flight else rare.at(point.concurrency)
     return Served(
         **point.means(state.load.output_tokens),
-        requests_per_s=min(rate_per_s, point.rate_per_s),
+        requests_per_s=point.rate_per_s,
         running=point.concurrency,
-        ttft_tail_s=(None, point.ttft_tail_s, rare.ttft_tail_s),
-        tpot_tail_s=(None, point.tpot_tail_s, rare.tpot_tail_s),
-        saturated=saturated,
+        ttft_tail_s=(None, point.ttft_tail_s, max(last.ttft_tail_s, point.ttft_tail_s)),
+        tpot_tail_s=(None, point.tpot_tail_s, max(last.tpot_tail_s, point.tpot_tail_s)),
+        saturated=full,
     )
 
 
-def open_load(at: Deployment) -> Steady:
-    """Step times for the case's mean lengths, and its load: Poisson arrivals of equal requests."""
+def mean_lengths(at: Deployment) -> Lengths:
+    """The case's mean lengths, less what a cache has of its prompts."""
     prompt, found = max(1.0, at.case.isl), at.case.sessions.prefix_hits if at.case.sessions else None
-    lengths = Lengths(
+    return Lengths(
         prompt_tokens=prompt,
         output_tokens=max(1.0, at.case.osl),
         computed_tokens=max(1.0, prompt * (1.0 - found)) if found else None,
     )
+
+
+def open_load(at: Deployment, *, in_flight: bool = False) -> Steady:
+    """Step times for the case's mean lengths, and its load: Poisson arrivals of equal requests, or clients."""
+    lengths = mean_lengths(at)
     times = replica_of(at, lengths).times
     assert times is not None, "whoever asks for times has looked whether the model fits"
     load = ReplicaLoad(
         output_tokens=lengths.output_tokens,
         output_tail_tokens=lengths.output_tokens,
         max_concurrency=max(1.0, concurrency_limit(at, lengths)),
+        in_flight=in_flight,
     )
     return Steady(times, load)
 
 
-def offline_table(at: Deployment, table: StepTable) -> StepTable:
-    """Steps of an offline run: where nobody reads along, answers leave whole and the host prepares the next step."""
+def offline(at: Deployment) -> Deployment:
+    """The deployment in an offline run: where nobody reads along, answers leave whole and the host prepares ahead."""
     if not at.running.spec.scheduling.runs_alone:
-        return table
-    alone = with_async_scheduling(replace(table.overheads, sequence_s=0.0), True)
-    return replace(table, overheads=alone, hidden_s=max(table.hidden_s, alone.hidden_s))
+        return at
+    return replace(at, overheads=with_async_scheduling(replace(at.overheads, sequence_s=0.0), True))
 
 
 def who_waits(at: Deployment, load: Load) -> Engine:
@@ -231,10 +264,7 @@ def _batch(at: Deployment) -> float:
 
 def _budget(at: Deployment) -> float:
     """Prompt tokens of one step of all data-parallel ranks: their budgets, or whole prompts where none is cut."""
-    tokens = float(at.engine.max_num_batched_tokens or 8192)
-    if at.engine.chunked_prefill is False:
-        tokens = max(tokens, at.case.isl)
-    return tokens * at.memory_layout.dp
+    return rank_budget(at, at.case.isl) * at.memory_layout.dp
 
 
 def load_of(at: Deployment) -> Load:
@@ -249,7 +279,6 @@ def load_of(at: Deployment) -> Load:
         slots=most if math.isfinite(most) else _TYPICAL_BATCH,
         spread=spread,
         mixed=mixed,
-        equal=spread[0] == spread[1],
         together=not mixed and at.running.spec.scheduling.answers_together,
         company=_company(at.memory_layout.dp) if at.engine.batch_wait_steps else 1.0,
         patience=float(at.engine.batch_wait_steps or 0),
@@ -346,6 +375,7 @@ def _predict_disaggregated(at: Deployment) -> tuple[Served, Rung]:
         clients=clients,
         prompt_tokens=case.isl,
         output_tokens=case.osl,
+        together=starts_together(case.traffic),
         requests_per_client=case.traffic.requests_per_client,
     )
     return found, weakest_rung((pools.prefill.rung, pools.decode.rung))
@@ -376,13 +406,12 @@ def pools_of(at: Deployment, grids: tuple[StepGrid, ...]) -> Pools:
 
     case, (split, clients) = at.case, _split(at)
     prefill, decode = (step_table(grid, at.overheads) for grid in grids)
-    seats = float(case.engine_options.get("max_num_seqs") or math.inf) * split.decode.dp
     return Pools(
         prefill=prefill,
         prefill_workers=split.prefill_workers,
         decode=decode,
         decode_workers=split.decode_workers,
-        slots=max(1.0, min(seats, clients / split.decode_workers)),
+        slots=min(slots(at), max(1.0, clients)),
         budget=_prefill_budget(at, split.prefill),
         transfer_s=one_transfer_s(_placed(at, split.prefill), case.isl),
         found=(case.sessions.prefix_hits or 0.0) if case.sessions else 0.0,

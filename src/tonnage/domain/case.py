@@ -71,6 +71,11 @@ class Traffic(SparseRecord, kw_only=True):
     saturated: Annotated[bool, Field("as many requests as it takes")] = False
     trace: Annotated[str | None, Field("a request log to play")] = None
     requests_per_client: Annotated[int | None, Field("requests that each client of the loop sends")] = None
+    start: Annotated[
+        Literal["spread", "together"] | None,
+        Field("clients: spread, as of a service, or all at once, as a benchmark starts and as its means then hold"),
+    ] = None
+    """Absent = together where `requests_per_client` is stated, for that is a run; else spread."""
     num_requests: Annotated[int | None, Field("requests of the run")] = None
 
 

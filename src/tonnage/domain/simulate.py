@@ -54,6 +54,12 @@ class SimulationTraffic(SparseRecord, kw_only=True):
     """Mean arrivals over all replicas; a log is stretched to it, absent = as recorded. [1/s]"""
     concurrency: Annotated[int | None, Field("clients that wait for their answer, instead of a rate")] = None
     """Clients that wait for their answer before they send again, instead of a rate."""
+    start: Annotated[
+        Literal["spread", "together"],
+        Field("clients: spread, as of a service, or all at once and counted from the first request, as in a benchmark"),
+    ] = "spread"
+    """Spread clients begin at random within one request's time, answers differ by a tenth so that they do not fall into
+    step, and what is told is of the time between the last one's start and the first one's end."""
     think_s: Annotated[
         float, Field("clients: from an answer to their next request", "s", name="think", low=MAY_BE_NOTHING)
     ] = 0.0

@@ -56,8 +56,6 @@ class Load(Record, kw_only=True):
     """Uniform lengths between these fractions of nominal; the means are given above."""
     mixed: bool = True
     """Prompts share steps with decodes; otherwise they get steps of their own."""
-    equal: bool = False
-    """All requests are equally long and come from a queue: those that enter in one step also end in one step."""
     company: float = 1.0
     """Prompts that wait for each other beside running decodes, to be dealt out evenly over data-parallel ranks."""
     patience: float = 0.0
@@ -131,8 +129,8 @@ def closed_loop(
     Mean latencies and throughput of `clients` in a closed loop.
 
     The mean is over a run in which each client sends `requests_per_client` requests, the start
-    included; ten when it is not said, as public benchmarks do. Clients beyond the engine's slots wait. Throughput is at
-    most that of a replica whose slots stay full. A `log` is filled with what happened.
+    included; ten when it is not said, as public benchmarks do. Clients beyond the engine's slots wait. A `log` is
+    filled with what happened.
     """
     total = requests_per_client or _USUAL_REQUESTS
     rounds = min(max(_ROUNDS, math.ceil(_REQUESTS / max(1.0, clients))), total)
@@ -141,11 +139,7 @@ def closed_loop(
         log.requests.extend(requests)
     waited_s = table.overheads.ahead * sum(weight * one.tpot_s for weight, one in requests)
     found = served_means(requests, clients=clients, request_s=table.overheads.request_s + waited_s)
-    # The common start, and lengths that happen to be short, make a run of a full replica look faster than it stays.
-    most = saturated_loop(table, load).requests_per_s if clients >= load.slots else math.inf
-    return msgspec.structs.replace(
-        found, requests_per_s=min(found.requests_per_s, most), saturated=clients > load.slots
-    )
+    return msgspec.structs.replace(found, saturated=clients > load.slots)
 
 
 def weighted_requests(seen: list[RequestSeen], *, rounds: int, total: int) -> Weighted:
@@ -325,54 +319,6 @@ def _first_token(one: _Cohort, *, now: float, step: float, weight: float) -> flo
     if weight <= 1.0:
         return now - one.sent
     return (one.begun + min(step, now - one.begun) + now) / 2.0 - one.sent
-
-
-def _carried(load: Load, batch: float, prompts: float) -> MixedStep:
-    """A step of a full replica to which so many prompts come together."""
-    room = max(load.budget - batch, load.budget * 0.02) if load.mixed else load.budget
-    q = min(room, prompts * load.prompt_tokens)
-    return MixedStep(
-        prompt_tokens=q,
-        prompts=q / load.prompt_tokens,
-        sequences=batch if load.mixed else 0.0,
-        context=load.prompt_tokens + load.output_tokens / 2.0,
-        cached=max(0.0, load.prompt_tokens - q) / 2.0,
-        dealt=load.company > 1.0,
-    )
-
-
-def saturated_loop(table: StepTable, load: Load) -> Served:
-    """
-    As many requests as it takes: all slots busy, a finished request is replaced at once.
-
-    In steady state each of R requests costs its decode steps and its share of steps with prompts:
-    T = n D(R) + R (p / q) (M(q) - D(R)), where a mixed step M carries q prompt tokens: what ends in a step on average,
-    or a cohort's prompts where those are more; a full budget where all are equal.
-    """
-    batch, steps = max(1.0, load.slots), max(1.0, load.output_tokens)
-    decode = table.decode_s(batch, load.prompt_tokens + load.output_tokens / 2.0)
-    beside = decode if load.mixed else 0.0
-    # In balance a step carries R p / n prompt tokens; more than the budget waits for its own steps. Clients of a closed
-    # loop come by the cohort: where a step with prompts costs much, whatever it carries, fewer and fuller ones do.
-    balanced = max(1.0, batch / steps)
-    by_cohort = max(balanced, batch / _cohorts(load, batch), min(load.company, batch))
-    carried = [_carried(load, batch, each) for each in ((batch,) if load.equal else (balanced, by_cohort))]
-    timed = [(table.mixed_step_s(step), step.prompts) for step in carried]
-    mixed, prompts = min(timed, key=lambda step: max(0.0, step[0] - beside) / step[1])
-    carrying = batch / prompts if not load.mixed or mixed > decode else 0.0
-    alone = steps - carrying if load.mixed else steps
-    per_request = table.named("decode steps", alone * decode)
-    per_request += table.named("prefill steps", carrying * mixed, how="steps that carry the prompts of all who run")
-    tpot = per_request / steps
-    ttft = table.request_s + table.named("own prefill", mixed * max(1.0, 1.0 / prompts), how="once it is admitted")
-    return Served(
-        ttft_s=ttft,
-        tpot_s=tpot,
-        e2e_s=table.named(METRICS["ttft_s"].title, ttft) + table.named("decode", (steps - 1.0) * tpot),
-        requests_per_s=batch / per_request,
-        running=batch,
-        saturated=True,
-    )
 
 
 def prefill_s(table: StepTable, *, prompts: float, prompt_tokens: float, budget: float) -> float:

@@ -32,6 +32,7 @@ from collections import deque
 from collections.abc import Iterator
 from heapq import heappop, heappush
 from itertools import count, cycle
+from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -41,18 +42,9 @@ from tonnage.physics.cache import cache_bytes_per_sequence
 from tonnage.physics.operators import operator_s
 from tonnage.physics.work import Operator
 from tonnage.record import Record
-from tonnage.simulation.capacity import (
-    LONE,
-    MOST_BUSY,
-    PRECISE,
-    Point,
-    ReplicaTimes,
-    Steady,
-    at_concurrency,
-    decode_step_s,
-    quantile_factor,
-)
+from tonnage.simulation.capacity import LONE, PRECISE, Point, Steady, at_concurrency, quantile_factor
 from tonnage.simulation.closed_loop import RequestSeen, drawn_lengths, served_means, weighted_requests
+from tonnage.simulation.mean_step import MOST_BUSY, ReplicaTimes, decode_step_s
 from tonnage.simulation.simulated import Served
 from tonnage.simulation.step_parts import Placement
 from tonnage.simulation.steps import MixedStep, StepTable
@@ -201,7 +193,11 @@ def cache_transfer_s(placement: Placement, prompt: Any, *, leaves_node: bool = T
 
 
 _COHORTS = 32
+_COHORTS_APART = 256
+"""The same of clients that do not march in step: a cohort's prompts come at once, which theirs do not."""
 _ROUNDS = 5
+_SETTLED = 2
+"""Rounds before those that are counted of clients that did not start together."""
 _USUAL_REQUESTS = 5
 """Requests per client of a benchmark of separate pools that does not say (NVIDIA's and SGLang's scripts of 2025)."""
 _SMALL = 1e-9
@@ -288,26 +284,49 @@ class _World(NamedTuple):
 
 
 def disaggregated_loop(
-    pools: Pools, *, clients: float, prompt_tokens: float, output_tokens: float, requests_per_client: int | None = None
+    pools: Pools,
+    *,
+    clients: float,
+    prompt_tokens: float,
+    output_tokens: float,
+    together: bool,
+    requests_per_client: int | None = None,
 ) -> Served:
-    """Means over a run in which each of `clients` sends so many requests, the start included; five when unsaid."""
+    """
+    Means over a run in which each of `clients` sends so many requests, the start included; five when unsaid.
+
+    Clients that do not start `together` begin at random within one request's time, and what follows their second
+    request is counted.
+    """
     total = requests_per_client or _USUAL_REQUESTS
-    rounds = min(_ROUNDS, total)
-    seen = _simulate(pools, clients, shape=(prompt_tokens, output_tokens), rounds=rounds)
-    added = pools.prefill.overheads.request_s
-    found = served_means(weighted_requests(seen, rounds=rounds, total=total), clients=clients, request_s=added)
+    shape, added = (prompt_tokens, output_tokens), pools.prefill.overheads.request_s
+    rounds = min(_ROUNDS, total) if together else _ROUNDS
+    seen = _simulate(pools, clients, shape=shape, rounds=rounds, together=together)
+    weighted = weighted_requests(seen, rounds=rounds, total=total)
+    if not together:
+        settled = [one for one in seen if one.round >= _SETTLED]
+        weighted = [(1.0 / len(settled), one) for one in settled]
+    found = served_means(weighted, clients=clients, request_s=added)
     last = [one.e2e_s for one in seen if one.round == rounds - 1]
-    steady = sum(last) / len(last)
+    # Who has come to a decode worker waits for its next step.
+    joins = found.tpot_s / 2.0
+    steady = sum(last) / len(last) + joins
+    tails = found.ttft_tail_s or (None, None, None)
     return msgspec.structs.replace(
         found,
+        ttft_s=found.ttft_s + joins,
+        e2e_s=found.e2e_s + joins,
+        ttft_tail_s=tuple(None if tail is None else tail + joins for tail in tails),
         requests_per_s=clients / (steady + added),
         saturated=found.running >= 0.98 * pools.slots * pools.decode_workers,
     )
 
 
-def _simulate(pools: Pools, clients: float, *, shape: tuple[float, float], rounds: int) -> list[RequestSeen]:
+def _simulate(
+    pools: Pools, clients: float, *, shape: tuple[float, float], rounds: int, together: bool
+) -> list[RequestSeen]:
     """Every cohort's requests of these rounds, as they end."""
-    size = max(1, min(_COHORTS, round(clients)))
+    size = max(1, min(_COHORTS if together else _COHORTS_APART, round(clients)))
     weight = clients / size
     single = weight <= 1.0
     ways = (pools.prefill_workers, pools.decode_workers) if single else (1, 1)
@@ -316,8 +335,9 @@ def _simulate(pools: Pools, clients: float, *, shape: tuple[float, float], round
     seen: list[RequestSeen] = []
     arriving = cycle([_Prefill(deque()) for _ in range(ways[0])])
     moving = cycle([_Decode(deque(), []) for _ in range(ways[1])])
+    life, starts = 0.0 if together else _life_s(w, clients), Random(0)
     for _ in range(size):
-        _send(w, 0.0, worker=next(arriving), round_=0)
+        _send(w, life * starts.random(), worker=next(arriving), round_=0)
     while len(seen) < size * rounds:
         event = heappop(w.ahead)
         now, at, request = event.at, event.worker, event.request
@@ -342,6 +362,12 @@ def _simulate(pools: Pools, clients: float, *, shape: tuple[float, float], round
                 _send(w, now, worker=next(arriving), round_=ended.round + 1)
             _seat(w, at, now)
     return seen
+
+
+def _life_s(w: _World, clients: float) -> float:
+    """About how long a request takes: its prompt, its cache's move and its answer. [s]"""
+    step = _step_s(w, clients / w.pools.decode_workers)
+    return w.pools.prefill.mixed_step_s(MixedStep(w.shape[0], 1.0)) + w.pools.transfer_s + w.shape[1] * step
 
 
 def _send(w: _World, now: float, *, worker: _Prefill, round_: int) -> None:

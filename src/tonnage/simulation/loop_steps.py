@@ -91,8 +91,10 @@ def _finish(world: World, s: State, chunks: int, decoded: bool, in_turn: bool) -
     if drafted == 0 and chunks == 0:
         return
     batch = decodes + ghosts
-    if chunks == 0:
-        busy = at(world.by_batch, batch).decode_s + at(world.by_batch, batch).context_s * context
+    last, whole = _last_tokens(world, s, chunks), batch + chunks
+    if last >= 0 and drafted == decodes:
+        # Prompts whose cache lacks their last token alone are rows as decodes are, in the same captured step.
+        busy = at(world.by_batch, whole).decode_s + at(world.by_batch, whole).context_s * (context + last)
     else:
         busy = _mixed_s(world, s, chunks, drafted, ghosts)
         if batch > 0:
@@ -117,6 +119,17 @@ def _finish(world: World, s: State, chunks: int, decoded: bool, in_turn: bool) -
     if decoded:
         _note_decodes(world, s, decodes, in_turn)
     _note_prompts(world, s, chunks)
+
+
+@inline
+def _last_tokens(world: World, s: State, chunks: int) -> int:
+    """Tokens that the prompts of a step attend to where each computes a single one, 0 without prompts; -1 otherwise."""
+    attended = 0
+    for k in range(chunks):
+        if at(s.seats, k).chunk_tokens != 1:
+            return -1
+        attended += at(world.asked, at(s.seats, k).chunk).base + 1
+    return attended
 
 
 @inline

@@ -245,7 +245,8 @@ def simulate_disaggregated(
             num_ids=0,
         )
         second = simulate_fleet(
-            pools[1]._replace(limits=pools[1].limits._replace(cached_again=False), delivery_s=0.0),
+            # Who comes with its cache joins the next step of those who decode, whatever prompts do elsewhere.
+            pools[1]._replace(limits=pools[1].limits._replace(cached_again=False, mixed=True), delivery_s=0.0),
             requests=following,
             replicas=workers[1],
             watch=watch,
@@ -302,7 +303,7 @@ def simulate_clients_of_pools(
     watch: Callable[[int, int], None] | None = None,
 ) -> Simulated:
     """
-    So many clients on two pools: all start together, whoever has an answer sends the next request of the list.
+    So many clients on two pools: their first requests say when they start; whoever has an answer sends the next one.
 
     The simulators of the two pools take requests as they are sent (`simulate_disaggregated`), but a client sends its
     next request only when the last one has ended. So the run is simulated with guessed times of sending, the times
@@ -326,7 +327,7 @@ def simulate_clients_of_pools(
     n = len(asked.prompt)
     if not n:
         raise BadRequest("no request fits the cache of one worker of each pool; there is nothing to simulate")
-    sent, settled, looked = np.zeros(n), 0, min(n, clients)
+    sent, settled, looked = asked.sent_s.copy(), 0, min(n, clients)
     for _ in range(MOST_TURNS):
         first = select_requests(asked, np.arange(n) < looked)._replace(sent_s=sent[:looked].copy())
         run = simulate_disaggregated(
@@ -340,7 +341,7 @@ def simulate_clients_of_pools(
             return run._replace(num_refused=int(bad.sum()))
         back = np.sort(run.last_s + first.think_s)
         ahead = min(n, looked + clients)
-        following = np.concatenate((np.zeros(min(clients, n)), back))[:ahead]
+        following = np.concatenate((asked.sent_s[: min(clients, n)], back))[:ahead]
         same = np.abs(following[:looked] - sent[:looked]) <= _SAME_S * np.maximum(1.0, np.abs(sent[:looked]))
         settled = looked if same.all() else int(np.argmin(same))
         if settled == n:

@@ -8,15 +8,15 @@ the functions that predict (`capacity`, `closed_loop`), whose terms are read her
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from tonnage.domain.answer import Opened, Quantity, named
 from tonnage.domain.metrics import SPEEDS
-from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, mean_step
 from tonnage.simulation.closed_loop import LoopLog
+from tonnage.simulation.mean_step import MeanStep
 from tonnage.simulation.simulated import Served
 from tonnage.simulation.step_tree import OpenTable
 from tonnage.simulation.steps import MixedStep
@@ -40,42 +40,31 @@ class ServedTree(NamedTuple):
 
 
 def steady_tree(
-    times: ReplicaTimes,
-    load: ReplicaLoad,
-    *,
-    concurrency: float,
-    overload: bool,
-    decode: Callable[[float], Quantity],
-    prefill: tuple[Quantity, Quantity],
+    step: MeanStep, *, decode: Quantity, prefill: tuple[Quantity, Quantity], tokens: float, busy: float
 ) -> ServedTree:
     """
-    Arrivals at a rate: the closed form of `capacity.at_concurrency`, its terms opened.
+    A steady state in which `busy` requests decode: the terms of its mean `step`, opened.
 
-    `decode` opens the step of a tabulated batch; `prefill` is one mean prompt alone, and what one takes from decodes.
-    With `overload` the replica states its rate and not the traffic: then the tree has what its requests cost it.
+    `decode` is the step of those who decode; `prefill` is one mean prompt alone, and the same before it reaches the
+    engine's steps.
     """
     alone, share = prefill
-    tokens = max(1.0, load.output_tokens - 1.0)
-    step = _between(times, concurrency, decode)
-    mean = mean_step(times, load, concurrency=concurrency)
-    added, prompts = mean.total_s - mean.decode_s, concurrency / tokens
-    beside = f"{prompts:.3g} prompts a step, {added * 1e3:.3g} ms"
+    beside = f"{busy / max(1.0, tokens - 1.0):.3g} prompts a step"
     tpot = Quantity.total(
         TPOT,
-        (step, _filled("prompts that share steps", share, added, how=beside)),
-        how=f"steady state of {concurrency:.3g} requests",
+        (
+            _filled("decode step", decode, step.decode_s, how="of the batch that a running request sees"),
+            _filled("prompts that share steps", share, step.token_s - step.decode_s, how=beside),
+        ),
+        how=f"steady state of {busy:.3g} requests",
     )
-    waits = f"rest of the running step and prompts that came with it: {mean.wait_s * 1e3:.3g} ms"
+    waits = f"for a slot, the running step and prompts that came before: {step.wait_s * 1e3:.3g} ms"
     own = "a prompt alone, or beside running decodes where that takes longer"
     ttft = Quantity.total(
-        TTFT, (_filled("queueing delay", step, mean.wait_s, how=waits), _filled("own step", alone, mean.own_s, how=own))
+        TTFT,
+        (_filled("queueing delay", decode, step.wait_s, how=waits), _filled("own step", alone, step.own_s, how=own)),
     )
-    found = _tree_of(ttft, tpot, load.output_tokens - 1.0)
-    if not overload:
-        return found._replace(work=1.0)
-    steps = Quantity.total(_DECODE, (step,), times=tokens, how=f"{tokens:.4g} steps")
-    others = _filled("prompts of all", share, tokens * added, how=f"{concurrency:.4g} prompts")
-    return found._replace(work=concurrency, cost=(Quantity.total("time in the batch", (steps, others)),))
+    return _tree_of(ttft, tpot, tokens - 1.0)
 
 
 def _filled(name: str, inside: Quantity, seconds: float, *, how: str) -> Quantity:
@@ -83,38 +72,14 @@ def _filled(name: str, inside: Quantity, seconds: float, *, how: str) -> Quantit
     return Quantity.total(name, (inside,), times=seconds / inside.value, how=how)
 
 
-def _between(times: ReplicaTimes, batch: float, decode: Callable[[float], Quantity]) -> Quantity:
-    """The decode step at a batch, linear between two tabulated ones and never shorter than a smaller batch's."""
-    sizes = times.batches
-
-    def at(i: int) -> Quantity:
-        # Host work may make a larger batch look no slower.
-        return max((decode(sizes[j]) for j in range(i + 1)), key=lambda node: node.value)
-
-    above = next((i for i, size in enumerate(sizes) if batch <= size), None)
-    if above is None:
-        return Quantity.total(
-            "decode step", (at(len(sizes) - 1),), times=batch / sizes[-1], how="beyond the largest batch"
-        )
-    if above == 0:
-        return at(0)
-    share = (batch - sizes[above - 1]) / (sizes[above] - sizes[above - 1])
-    parts = tuple(
-        Quantity.total(f"step of {sizes[i]:.4g}", (at(i),), times=weight, how=f"{weight:.1%} of it")
-        for i, weight in ((above - 1, 1.0 - share), (above, share))
-        if weight
-    )
-    return Quantity.total("decode step", parts, how=f"{batch:.4g} requests, between two batches")
-
-
 def formula_tree(found: Served) -> ServedTree:
     """What a formula over an `OpenTable` made: a full replica, a batch, a burst."""
     rate = node_of(found.requests_per_s)
-    latencies = (_total(TTFT, found.ttft_s), _total(TPOT, found.tpot_s), _total(E2E, found.e2e_s))
+    latencies = (sum_of(TTFT, found.ttft_s), sum_of(TPOT, found.tpot_s), sum_of(E2E, found.e2e_s))
     return ServedTree(*latencies, rate.times, rate.parts)
 
 
-def _total(name: str, seconds: float, *, how: str = "") -> Quantity:
+def sum_of(name: str, seconds: float, *, how: str = "") -> Quantity:
     """A number of a formula by its name."""
     assert isinstance(seconds, Opened)
     return Quantity.total(name, seconds.nodes, how=how)
@@ -205,7 +170,7 @@ def pooled_tree(
     step = node_of(decode.decode_s(running, decode.grid.contexts[1]), "mean step")
     told = f"steps of a decode worker, opened at {running:.3g} sequences"
     return _tree_of(
-        _total(TTFT, first, how=f"mean over the requests of {clients:g} clients"),
+        sum_of(TTFT, first, how=f"mean over the requests of {clients:g} clients"),
         _filled(TPOT, step, found.tpot_s, how=told),
         (found.e2e_s - found.ttft_s) / found.tpot_s,
     )

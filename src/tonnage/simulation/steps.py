@@ -277,17 +277,19 @@ class StepGrid(Record, kw_only=True):
         return self.mixed[-1].kernels + self.head[-1].kernels + self.prefill[-1].kernels
 
 
-def step_grid(placement: Placement, *, batch: float, context: float, chunk: float, prompt: float) -> StepGrid:
+def step_grid(
+    placement: Placement, *, batch: float, context: float, chunk: float, prompt: float, exact: float = 1.0
+) -> StepGrid:
     """
     Parts of steps of up to `batch` sequences and chunks of up to `chunk` prompt tokens, on the replica.
 
     `context` is the longest of interest, `prompt` the mean prompt length: attention is opened up at
-    fractions of them.
+    fractions of them. Steps of `exact` rows are opened at that very number, whatever the others are. [tokens]
     """
     ranks = placement.layout.dp * placement.layout.pp
     most, widest = max(1.0, batch * placement.beams / ranks), max(1.0, chunk / ranks)
     drafted = 1.0 + placement.speculation.tokens if placement.speculation else 1.0
-    rows = _ladder_of_rows(most * drafted, widest)
+    rows = tuple(sorted({*_ladder_of_rows(most * drafted, widest), min(widest, max(1.0, exact))}))
     dense = tuple(_dense_and_head(placement, n) for n in rows)
     states = has_states(placement.model)
     batches = tuple(sorted({1.0, max(1.0, most / 8.0), max(1.0, most / 2.0), most}))
@@ -403,15 +405,6 @@ def _overlap_s(
     return tuple(
         max(0.0, whole + sent - max(two, sent)) for whole, two, sent in zip(alone, halves, exchanged, strict=True)
     )
-
-
-def exchange_beside_s(placement: Placement, rows: float, *, overheads: Overheads) -> float:
-    """What two half batches hide of the exchange between nodes in a decode step of so many rows on each rank. [s]"""
-    if not placement.two_batches or rows <= 1.0:
-        return 0.0
-    points = (rows / 2.0, rows)
-    parts = tuple(_dense_and_head(placement, each)[0] for each in points)
-    return _overlap_s(points, tuple(busy_s(each, overheads, prompts=False) for each in parts), parts, overheads)[1]
 
 
 def _ladder_of_rows(most: float, widest: float) -> tuple[float, ...]:

@@ -10,7 +10,7 @@ SERVED: dict[str, Any] = {
     "accelerator": "h200",
     "engine": "sglang",
     "layout": {"tp": 8},
-    "traffic": {"concurrency": 64},
+    "traffic": {"concurrency": 64, "start": "together"},
     "isl": 4000,
     "osl": 1000,
 }

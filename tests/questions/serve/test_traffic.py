@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tonnage.core.deployment import Deployment, resolve
-from tonnage.core.replica import Replica, concurrency_limit, drafting_grid, replica_of
+from tonnage.core.replica import Replica, concurrency_limit, replica_of, steady_grid
 from tonnage.core.serving_traffic import grid_of, under_load, with_prompt_wait
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.layout import Engine
@@ -171,7 +171,7 @@ def settled(accelerator: str = "H100-SXM", **options: Any) -> Deployment:
 
 
 def table_of(at: Deployment, batch: float) -> StepTable:
-    return step_table(drafting_grid(at, Lengths(prompt_tokens=1000.0, output_tokens=300.0), batch=batch), at.overheads)
+    return step_table(steady_grid(at, Lengths(prompt_tokens=1000.0, output_tokens=300.0), batch=batch), at.overheads)
 
 
 def test_a_draft_takes_memory_for_its_weights_and_for_every_token() -> None:

@@ -42,7 +42,7 @@ def test_moving_the_cache_takes_longer_for_longer_prompts() -> None:
     assert long < 1.0
 
 
-CLIENTS = {**CASE, "traffic": {"profile": "chat", "concurrency": "8", "requests": "200"}}
+CLIENTS = {**CASE, "traffic": {"profile": "chat", "concurrency": "8", "requests": "200", "start": "together"}}
 
 
 def test_clients_wait_for_their_answers(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def serve_case_of_sample(row: Row) -> ServeCase:
     requests = count(row, "requests_per_client") or _usual_requests(spread, split)
     return ServeCase(
         **_stated(row, spread, split),
-        traffic=Traffic(concurrency=clients, requests_per_client=requests),
+        traffic=Traffic(concurrency=clients, requests_per_client=requests, start="together"),
         layout=split.decode if split is not None else _sample_layout(row),
         engine=engine,
         engine_version=version,
@@ -174,14 +174,18 @@ def _traffic(row: Row, spread: tuple[float, float] | None, split: Disaggregation
         case "closed_loop":
             drawn = spread if spread and spread[0] < spread[1] else None
             each = count(row, "requests_per_client") or _noted_requests(row, size) or _usual_requests(drawn, split)
-            return Traffic(concurrency=size, requests_per_client=each)
+            return Traffic(concurrency=size, requests_per_client=each, start="together")
         case "burst":
             return Traffic(batch=size)
         case "open_loop" if rate:
             return Traffic(rate_per_s=rate)
         case "saturated":  # a stated number of clients is what drove it
             each = count(row, "requests_per_client")
-            return Traffic(concurrency=size, requests_per_client=each) if size else Traffic(saturated=True)
+            return (
+                Traffic(concurrency=size, requests_per_client=each, start="together")
+                if size
+                else Traffic(saturated=True)
+            )
         case "memory_only":  # the pool is made before any request comes; the load does not matter
             return Traffic(concurrency=1)
     raise BadFact("not stated: request_rate_qps" if load == "open_loop" else f"unknown load: '{load}'")

@@ -19,7 +19,6 @@ from tonnage.catalog.models import look_up
 from tonnage.core.deployment import Deployment, overheads_under, resolve
 from tonnage.core.drift import place_of
 from tonnage.core.error_model import basis_of_tier, serve_level, serve_load
-from tonnage.core.replica import decode_tokens
 from tonnage.core.serving_traffic import grid_of, interrupted_share, under_load
 from tonnage.domain.accelerator import Accelerator, Measured
 from tonnage.domain.calibration import Stretch
@@ -379,7 +378,7 @@ def _refuse_unread(what: str, value: float | None, at: Deployment, *, name: str)
     """
     if value is None:
         return
-    one_token = decode_tokens(at, 1.0, context=1.0)
+    one_token = Tokens(decodes=1.0, context=1.0, emitted=1.0)
     d = at.placement
     work = step_work(d.model, one_token, precision=d.precision, layout=d.layout, domain=d.domain, attends=d.attends)
     read = sum(op.read_bytes * op.count for op in work if op.flop)

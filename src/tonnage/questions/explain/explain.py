@@ -288,12 +288,10 @@ def _case_of(plan: ServePlan, option: ServeOption) -> ServeCase:
             ),
         )
     # Of a unit whose workers do both, one worker with its share.
-    rate = share_of(request, option.replicas, adapters=option.configuration.engine.adapters)
-    rate /= split.decode if split is not None else 1
-    if request.rate_per_s is None:
-        # Requests in flight on a replica, at the latencies of the plan, are what its share of the rate amounts to.
-        rate /= c.stay_s(request.lengths.output_tokens)
-    case = case_of(option.configuration, model=name, lengths=request.lengths, traffic=Traffic(rate_per_s=rate))
+    share = share_of(request, option.replicas, adapters=option.configuration.engine.adapters)
+    share /= split.decode if split is not None else 1
+    load = Traffic(concurrency=share) if request.rate_per_s is None else Traffic(rate_per_s=share)
+    case = case_of(option.configuration, model=name, lengths=request.lengths, traffic=load)
     return msgspec.structs.replace(case, sessions=sessions)
 
 

@@ -14,11 +14,11 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.core import serving_traffic as traffic
 from tonnage.core.deployment import Deployment
-from tonnage.core.replica import decode_tokens, drafting_grid, prefill_tokens
+from tonnage.core.replica import Prompts, steady_grid
 from tonnage.domain.answer import Evidence, Quantity
-from tonnage.domain.requests.common import Lengths
-from tonnage.physics.transformer import Tokens
-from tonnage.simulation.closed_loop import LoopLog, closed_loop, saturated_loop
+from tonnage.simulation.capacity import step_of_clients
+from tonnage.simulation.closed_loop import LoopLog, closed_loop
+from tonnage.simulation.mean_step import mean_step
 from tonnage.simulation.served_tree import (
     ServedTree,
     closed_tree,
@@ -27,11 +27,11 @@ from tonnage.simulation.served_tree import (
     node_of,
     pooled_tree,
     steady_tree,
+    sum_of,
 )
 from tonnage.simulation.simulated import Served
-from tonnage.simulation.step_parts import placed_work
 from tonnage.simulation.step_tree import OpenTable, Pricing, pass_tree
-from tonnage.simulation.steps import StepGrid, StepTable, exchange_beside_s, step_table
+from tonnage.simulation.steps import StepGrid, StepTable, step_table
 
 NOT_OPENED: Final = "not opened"
 MEASURED_NEAR: Final = "measured near this configuration, beyond the causes of the stack"
@@ -106,65 +106,53 @@ def _replica(at: Deployment, additions: Additions) -> ServedTree:
     grid, load, asked = traffic.grid_of(at), traffic.load_of(at), at.case.traffic
     plain, pricing, copies = step_table(grid, at.overheads), pricing_of(at, additions), float(at.case.replicas)
     table = OpenTable.of(plain, grid, pricing=pricing)
-    if asked.saturated or asked.static or (asked.batch is not None and asked.concurrency is None):
+    if asked.saturated:
+        return _steady(traffic.offline(at), pricing)
+    if asked.static or (asked.batch is not None and asked.concurrency is None):
         return formula_tree(traffic.under_load(at, table)[0])
     if asked.concurrency is None:
         return _steady(at, pricing, rate_per_s=(asked.rate_per_s or 0.0) / copies)
+    if not traffic.starts_together(asked):
+        return _steady(at, pricing, clients=asked.concurrency / copies)
     log, clients, each = LoopLog([], []), asked.concurrency / copies, asked.requests_per_client
     seen = closed_loop(plain, load, clients=clients, requests_per_client=each, log=log)
     tree = closed_tree(table, log, clients=clients)
-    if seen.requests_per_s * tree.e2e.value < clients * (1.0 - _ROUNDING):
-        full = formula_tree(saturated_loop(table, load))
+    if seen.saturated and traffic.open_load(at).full.rate_per_s < seen.requests_per_s:
+        full = _steady(at, pricing)
         tree = tree._replace(work=full.work, cost=full.cost)
     return held_tree(tree, traffic.wait_steps(seen, traffic.who_waits(at, load)))
 
 
-def _steady(at: Deployment, pricing: Pricing, *, rate_per_s: float) -> ServedTree:
+def _steady(
+    at: Deployment, pricing: Pricing, *, rate_per_s: float | None = None, clients: float | None = None
+) -> ServedTree:
     """
-    TTFT, TPOT and end-to-end latency of one replica as trees, for arrivals at a rate of its own, by the closed form
-    that plans use.
+    TTFT, TPOT and end-to-end latency of one replica as trees, by the steady state that plans use: for arrivals at a
+    rate, for clients, or for as many requests as it takes.
     """
-    state = traffic.open_load(at)
+    state, lengths = traffic.open_load(at, in_flight=clients is not None), traffic.mean_lengths(at)
     times, load = state.times, state.load
-    point, overload = state.at_rate(rate_per_s)
-    lengths = Lengths(prompt_tokens=max(1.0, at.case.isl), output_tokens=load.output_tokens)
-    context, o = lengths.prompt_tokens + lengths.output_tokens / 2.0, at.overheads
-    drafting = None
-    if at.placement.speculation is not None:
-        grid = drafting_grid(at, lengths, batch=times.batches[-1])
-        drafting = OpenTable.of(step_table(grid, o), grid, pricing=pricing)
-
-    def opened_pass(tokens: Tokens, sequences: float, how: str) -> Quantity:
-        work = placed_work(at.placement, tokens)
-        return pass_tree(pricing, o, name="step", work=work, sequences=sequences, prompts=tokens.prompts, how=how)
-
-    def decode(batch: float) -> Quantity:
-        if drafting is not None:
-            return node_of(drafting.decode_s(batch, context), "step")
-        tokens = decode_tokens(at, batch, context=context)
-        whole = opened_pass(tokens, batch / at.placement.layout.dp, f"{batch:.4g} requests at {context:,.0f} tokens")
-        beside = exchange_beside_s(at.placement, tokens.rows, overheads=o)
-        if not beside:
-            return whole
-        told = "half of the rows compute while the others are exchanged between nodes"
-        return Quantity.total("step", (whole, pricing.leaf("exchange beside products", -beside, how=told)))
-
-    mean, steps = prefill_tokens(at, lengths.prompt_tokens)
-    own = opened_pass(mean, 0.0, f"{mean.chunk:,.0f} tokens of a prompt")
-    work = Quantity.total("prefill", (own,), times=steps, how=f"{steps:.3g} steps")
-    alone = Quantity.total("own prefill", (pricing.request(o), work))
-    tree = steady_tree(
-        times, load, concurrency=point.concurrency, overload=overload, decode=decode, prefill=(alone, work)
-    )
-    seen = Served(
-        ttft_s=point.ttft_mean_s,
-        tpot_s=point.tpot_mean_s,
-        e2e_s=0.0,
-        requests_per_s=min(rate_per_s, point.rate_per_s),
-        running=point.concurrency,
-        saturated=overload,
-    )
-    return held_tree(tree, traffic.wait_steps(seen, at.engine))
+    if clients is not None:
+        point, full = state.at(clients), clients > state.room
+    else:
+        point, full = (state.full, True) if rate_per_s is None else state.at_rate(rate_per_s)
+    if clients is not None or full:
+        _, busy, step = step_of_clients(times, load, clients=point.concurrency)
+    else:
+        busy, step = point.concurrency, mean_step(times, load, concurrency=point.concurrency)
+    if at.drift is None:
+        step = step._replace(wait_s=point.ttft_mean_s - step.own_s)
+    grid = steady_grid(at, lengths, batch=times.batches[-1])
+    table = OpenTable.of(step_table(grid, at.overheads), grid, pricing=pricing)
+    prompts = Prompts(at, table, lengths)
+    decode, own = node_of(prompts.decode_s(1.0 + busy)), sum_of("prefill", prompts.alone_s(prompts.tokens)[0])
+    alone = Quantity.total("own prefill", (pricing.request(at.overheads), own))
+    tree = steady_tree(step, decode=decode, prefill=(alone, own), tokens=load.output_tokens, busy=busy)
+    if clients is not None or full:
+        tree = tree._replace(work=clients or point.concurrency, cost=(tree.e2e,))
+    else:
+        tree = tree._replace(work=1.0)
+    return held_tree(tree, traffic.wait_steps(traffic.of_point(state, point, full=full), at.engine))
 
 
 def _open_encoder(at: Deployment, additions: Additions) -> ServedTree:

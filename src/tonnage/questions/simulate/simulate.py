@@ -31,7 +31,7 @@ from tonnage.domain.simulate import SIMULATE_SCHEMA, Simulated, Simulation
 from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.physics.memory import weight_bytes
 from tonnage.questions.simulate.summary import summary_of
-from tonnage.questions.simulate.traffic import Traced, traffic_of
+from tonnage.questions.simulate.traffic import Traced, spread_starts, steady_part, traffic_of
 from tonnage.simulation.simulated import ReplicaArrays, Requests
 from tonnage.units import show
 
@@ -178,6 +178,8 @@ def simulate(
             assumed=at.notes,
         )
     replicas = [_replica(asked, one, traffic) for one in setups]
+    life_s = _life_s(asked, at)
+    traffic = replace(traffic, requests=spread_starts(traffic.requests, asked.traffic, life_s=life_s))
     scaling, notes = scaling_of(asked, at)
     if split is None:
         run, copies = _run(asked, replicas[0], requests=traffic.requests, scaling=scaling, watch=watch)
@@ -188,9 +190,19 @@ def simulate(
         run, copies = _run_pools(asked, setups[0], replicas, traffic=traffic, watch=watch), 1
     if keep is not None:
         keep(run)
+    run = steady_part(run, asked.traffic, life_s=life_s)
     found = summary_of(asked, at, replica=replicas[-1], traffic=traffic, run=run, copies=copies)
     uses = calibrations_among((_as_loaded(asked, one, found) for one in setups), additions=additions)
     return replace(found, assumed=(*found.assumed, *notes), calibrations=uses)
+
+
+def _life_s(asked: Simulation, at: Deployment) -> float:
+    """About how long clients of a service wait for an answer and think; 0 where nobody's start is spread. [s]"""
+    clients = asked.traffic.concurrency
+    if clients is None or asked.traffic.start == "together":
+        return 0.0
+    each = clients / (asked.replicas if asked.disaggregation is None else asked.disaggregation.decode_workers)
+    return each / open_load(at, in_flight=True).at(each).rate_per_s + asked.traffic.think_s
 
 
 def _as_loaded(asked: Simulation, at: Deployment, found: Simulated) -> ServeCase:

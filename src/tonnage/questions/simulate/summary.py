@@ -59,8 +59,7 @@ def summary_of(
             assumed=notes,
         )
 
-    sent, last = run.requests.sent_s, run.last_s
-    span = float(np.nanmax(last) - sent[0])
+    sent, span = run.requests.sent_s, run.span_s
     means = Lengths(prompt_tokens=traffic.prompt_mean, output_tokens=traffic.output_mean)
     errors = _errors(asked, at, replica=replica, run=run, lengths=means)
     capacity, partial = _capacity_of(asked, replica, traffic=traffic, partial=run.partial)

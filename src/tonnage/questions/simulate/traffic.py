@@ -17,10 +17,13 @@ from tonnage.simulation.simulated import Requests, requests_of
 if TYPE_CHECKING:
     import numpy as np
 
+    from tonnage.simulation.serving import Simulated as Run
     from tonnage.simulation.session_turns import Turns
 
 
 MAX_REQUESTS = 20_000_000
+OUT_OF_STEP = (0.9, 1.1)
+"""Answers to clients of a service over the stated length: requests that are all alike and meet once end together."""
 DAY_HOURS, WEEK_HOURS = 24, 168
 SESSION_BLOCK = 128
 """Of drawn sessions: as fine as their prompts need, coarser than engines' blocks so that long runs fit. [tokens]"""
@@ -102,8 +105,12 @@ def _draw_traffic(asked: SimulationTraffic) -> Traced:
         output = _by_quantiles(rng, n, found.output_quantiles, lengths.output_tokens)
         notes.append(f"lengths as in {found.source}" + ("" if found.prompt_quantiles else ": means only, all alike"))
     else:
+        apart = asked.length_spread
+        if apart is None and asked.concurrency and asked.start == "spread":
+            apart = OUT_OF_STEP
+            notes.append("answers within a tenth of the stated length, so that clients do not fall into step")
         prompt = _drawn_around(rng, n, asked.prompt_tokens or 1.0, asked.length_spread)
-        output = _drawn_around(rng, n, asked.output_tokens or 1.0, asked.length_spread)
+        output = _drawn_around(rng, n, asked.output_tokens or 1.0, apart)
     sent = np.zeros(n) if asked.concurrency else _times(asked, rng, notes=notes, n=n)
     sent = _shape_times(asked, sent, notes)
     requests = requests_of(
@@ -114,6 +121,39 @@ def _draw_traffic(asked: SimulationTraffic) -> Traced:
         think_s=np.full(n, asked.think_s),
     )
     return _build_traced(requests, notes=tuple(notes))
+
+
+def spread_starts(requests: Requests, asked: SimulationTraffic, *, life_s: float) -> Requests:
+    """The same with the first request of each client at random within so long; as they are where that is 0."""
+    import numpy as np
+
+    if not life_s or not asked.concurrency:
+        return requests
+    sent = requests.sent_s.copy()
+    first = sent[: asked.concurrency]
+    first[:] = np.sort(arrivals.random(asked.seed).uniform(0.0, life_s, len(first)))
+    return requests._replace(sent_s=sent)
+
+
+def steady_part(run: Run, asked: SimulationTraffic, *, life_s: float) -> Run:
+    """
+    What is told of clients whose start was spread: requests sent once all have begun, while all go on.
+
+    The whole run where that is less than a third of it, or nobody's start was spread.
+    """
+    import numpy as np
+
+    sent = run.requests.sent_s
+    if not life_s or run.partial or not len(sent):
+        return run
+    inside = np.isfinite(run.last_s) & (sent >= life_s) & (sent <= float(sent.max()) - life_s)
+    if 3 * int(inside.sum()) < len(sent):
+        return run
+    columns = {name: getattr(run, name)[inside] for name in ("started_s", "first_s", "last_s", "preempted")}
+    if len(run.replica) == len(sent):
+        columns["replica"] = run.replica[inside]
+    span_s = float(sent[inside].max() - sent[inside].min())
+    return run._replace(requests=run.requests.pick(inside), span_s=span_s, **columns)
 
 
 def _turns(asked: SimulationTraffic, profile: SessionProfile) -> Traced:

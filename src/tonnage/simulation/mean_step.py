@@ -1,0 +1,448 @@
+"""
+The mean step of a replica in its steady state, and what a new request waits for: one queue for rates and for clients.
+
+In a steady state R requests decode together, each for n steps after its first token, so that R = lam n t (Little's law;
+t the time per token, lam the rate). What decides t is when prompts come:
+
+- *Runs.* Steps carry prompts or none. Those that come during a step are carried by the next one, so that a long step
+  gathers more: a run of steps with prompts begins after an empty step with 1 - e^(-lam D) and after a run of length L
+  with 1 - e^(-lam L). D is the decode step; a run of k prompts takes what so many add (`ReplicaTimes.together`), beside
+  decodes, or by itself where prompts have steps of their own. A prompt longer than a step's budget is a run of several
+  steps, and the next prompt waits for its end.
+- *Bunching.* Requests that run are those whose prompts came lately: in a busy time more of them gather, and each sees
+  the others and itself. Their number has a variance over its mean of (t / D)^2 / (1 - lam n D' t / D), D' being what
+  one more adds to a step. `_seen` gives the batch as a running request sees it, at two points.
+- *The start of an answer* follows its own prompt, where further prompts are likelier than on average: short answers see
+  more of them.
+- *Slots.* Where those are few (slots of llama.cpp, a cache that holds few requests), a request waits for one: Erlang's
+  formula with lengths that are no more spread than an even answer's (half of the wait, with Cosmetatos' correction).
+
+Clients that wait for their answers are as many slots that are never empty: each sees the others' prompts alone, and
+their number in the batch varies as a binomial does.
+
+Against the request-level simulator on random cases: `python -m tools.benchmarks.agreement`.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from typing import Final, NamedTuple
+
+from tonnage.domain.requests.common import Slo
+from tonnage.record import Record
+
+MOST_BUSY: Final = 0.999
+"""Share of time that prompts may take at most: beyond it queues have no end. [-]"""
+FEW_SLOTS: Final = 128.0
+"""Slots up to which waits for one are summed state by state; of more, Sakasegawa's approximation. [requests]"""
+IN_ORDER: Final = 30.0
+"""
+Clients whose prompts come half as unevenly as at random. Who has waited for another stays behind it: answers that
+differ by a tenth (standard deviation 0.058) shift one of N clients by 0.058 N places a turn, and two places are random.
+Of the request-level simulator, 2 to 180 clients. [requests]
+"""
+MOST_BEHIND: Final = 1000
+"""Clients that are looked at in a queue. [requests]"""
+TURNS: Final = 40
+FEW_TURNS: Final = 8
+CLOSE: Final = 1e-4
+"""Of a rate, when it is found. [-]"""
+LEAST: Final = 1e-9
+
+
+class ReplicaTimes(Record, kw_only=True):
+    """Step times of one replica: decode steps at a few batch sizes, and what prompts add to them."""
+
+    batches: tuple[float, ...]
+    """Increasing batch sizes at which the decode step is known. [requests]"""
+    decode_s: tuple[float, ...]
+    """Decode step at those sizes and the mean context. [s]"""
+    prefill_s: float
+    """One mean prompt alone, first token included. [s]"""
+    prefill_tail_s: float
+    """One prompt of the objectives' percentile. [s]"""
+    prefill_work_s: float
+    """What one more mean prompt adds where many queue: a full step's share. [s]"""
+    first_s: tuple[float, ...] = ()
+    """At the batches: what one prompt adds to the steps that carry it and nobody else; empty = `prefill_work_s`. [s]"""
+    pieces: float = 1.0
+    """Steps of a prompt alone. [steps]"""
+    together: tuple[tuple[float, float, float], ...] = ()
+    """Rising numbers of prompts in a run, what they add beyond the first, and the run's steps; empty = one step, each
+    further prompt adds `prefill_work_s`. [prompts, s, steps]"""
+    request_s: float = 0.0
+    """Of a prompt alone: what it waits for before it enters a step. [s]"""
+    ahead: float = 0.0
+    """Steps that were prepared before a request came, behind the one that runs. [steps]"""
+    separate: bool = False
+    """Prompts have steps of their own, and decodes wait for them."""
+    step_share: float = 1.0
+    """Steps' token budgets that one mean prompt fills: below 1, several prompts ride on one decode step. [-]"""
+    prefill_uneven: float = 0.0
+    """Variance of a prompt's work over the square of its mean: lengths that spread. [-]"""
+    chunk_s: float = 0.0
+    """What a step with a piece of a prompt adds, each weighted with its time; 0 = a mean prompt's. [s]"""
+    pace: tuple[float, ...] = ()
+    """At the batches: factor on all times, as measured; empty = 1. [-]"""
+    first: tuple[float, ...] = ()
+    """At the batches: further factor on the time to the first token. [-]"""
+
+    @property
+    def held(self) -> float:
+        """Mean prompts that a step's budget holds. [prompts]"""
+        return max(1.0, 1.0 / self.step_share)
+
+
+class ReplicaLoad(Record, kw_only=True):
+    """What arrives and what is allowed: lengths, burstiness, objectives, the most requests at once."""
+
+    output_tokens: float
+    """Of a mean request. [tokens]"""
+    output_tail_tokens: float
+    """Of a request at the objectives' percentile. [tokens]"""
+    answers: tuple[tuple[float, float], ...] = ()
+    """How answers spread: share of the requests, and tokens after the first; empty = all alike. [-, tokens]"""
+    dispersion: float = 1.0
+    """Variance over mean of arrivals in a second; 1 = Poisson. [-]"""
+    slo: Slo = Slo()
+    max_concurrency: float = math.inf
+    """KV cache and batch limits: slots. [requests]"""
+    in_flight: bool = False
+    """The number of requests in flight is stated, and not their rate: clients who wait for their answers."""
+
+    @property
+    def later_tokens(self) -> float:
+        """Of a mean answer, after the first. [tokens]"""
+        return max(1.0, self.output_tokens - 1.0)
+
+
+class MeanStep(NamedTuple):
+    """The mean step of a steady state, and what a new request waits for."""
+
+    decode_s: float
+    """Without prompts, as a running request sees it. [s]"""
+    total_s: float
+    """With what prompts add. [s]"""
+    token_s: float
+    """The time per token of a mean request, whose answer begins where prompts are likelier. [s]"""
+    rate_per_s: float
+    wait_s: float
+    """To the end of the running step and of those prepared, for a slot, and for the prompts that came before. [s]"""
+    own_s: float
+    """From entering a step to the first token, and what comes before the engine's queue. [s]"""
+    first_s: float
+    """What a prompt that nobody joins adds to its steps. [s]"""
+    tail: float
+    """How far the percentile of the wait lies above its mean, over the mean. [-]"""
+    endless: bool
+    """Prompts, or requests for a slot, come as fast as they go, or faster."""
+
+
+class _Flow(NamedTuple):
+    """Steps at a rate: what was found, and where the next search begins."""
+
+    decode_s: float
+    total_s: float
+    token_s: float
+    first_s: float
+    """What a prompt that nobody joins adds. [s]"""
+    prompts: float
+    """In a run. [prompts]"""
+    run_s: float
+    """A run with its decodes. [s]"""
+    carried: float
+    """Share of time in such runs. [-]"""
+    spread: float
+    """Variance over mean of the requests that decode. [-]"""
+
+
+def mean_step(times: ReplicaTimes, load: ReplicaLoad, *, concurrency: float, clients: float | None = None) -> MeanStep:
+    """The mean step in which so many requests decode together: arrivals at a rate, or of so many `clients`."""
+    flow, rate = _flow_at(times, load, concurrency, clients=clients)
+    others = max(0.0, (clients - 1.0) / clients) if clients else 1.0
+    coming, long = rate * others, times.step_share > 1.0
+    beside = 0.0 if times.separate else flow.decode_s
+    alone = times.prefill_s - times.request_s
+    idle = math.exp(-concurrency * others) * max(0.0, 1.0 - coming * alone)
+    carried = min(MOST_BUSY, coming * flow.run_s / flow.prompts)
+    added = max(LEAST, flow.run_s - beside)
+    uneven = load.dispersion - 1.0 + times.prefill_uneven
+    variance = times.prefill_work_s**2 * (max(0.0, flow.prompts - 1.0) + flow.prompts * uneven)
+    rest = carried * (flow.run_s + variance / flow.run_s) / 2.0
+    rest += (1.0 - carried) * (1.0 - idle) * flow.decode_s / 2.0
+    gathered = coming * (carried * flow.run_s + (1.0 - carried) * (1.0 - idle) * flow.decode_s)
+    if long:
+        own, full = flow.run_s, flow.run_s
+    else:
+        own = beside + flow.first_s + _more_s(times, min(times.held, 1.0 + gathered))[0]
+        full = beside + flow.first_s + _more_s(times, times.held)[0]
+    own = idle * alone + (1.0 - idle) * own
+    used = min(MOST_BUSY, coming * full / times.held)
+    # Beyond what is left of a running step, which was counted.
+    queued = full * used * _waiting(times.held, used) * (load.dispersion + times.prefill_uneven)
+    if clients:
+        random = clients / (clients + IN_ORDER)
+        queued *= (1.0 - used) * _behind(used, clients - 1.0) * random
+        rest -= (1.0 - random) * carried * flow.run_s / 2.0
+    wait, endless = rest + queued + flow.decode_s * times.ahead, used >= MOST_BUSY
+    if clients is None and math.isfinite(load.max_concurrency):
+        decoding, slots = load.later_tokens * flow.token_s, load.max_concurrency
+        endless = endless or rate * (own + decoding) >= MOST_BUSY * slots
+        wait += load.dispersion * _wait_for_slot(times, rate, own=own, decoding=decoding, slots=slots, flow=flow)
+    return MeanStep(
+        flow.decode_s,
+        flow.total_s,
+        flow.token_s,
+        rate,
+        wait,
+        times.request_s + own,
+        flow.first_s,
+        _tail(times, load, flow, prompts=coming * flow.total_s, added=added, variance=variance),
+        endless,
+    )
+
+
+def _flow_at(
+    times: ReplicaTimes, load: ReplicaLoad, concurrency: float, *, clients: float | None
+) -> tuple[_Flow, float]:
+    """The steps in which so many requests decode, and their rate: by Newton's steps (the slope is nearly t / D)."""
+    ideal = concurrency / load.later_tokens
+    low, high = 0.0, ideal / decode_step_s(times, 1.0)
+    rate, flow = high / (1.0 + ideal * times.prefill_work_s / decode_step_s(times, concurrency)), None
+    for _ in range(TURNS):
+        flow = _flow(times, load, concurrency, rate=rate, clients=clients, before=flow)
+        found = ideal / flow.token_s
+        if abs(found / rate - 1.0) < CLOSE:
+            break
+        low, high = (low, rate) if found < rate else (rate, high)
+        near = 0.5 < found / rate < 2.0
+        rate *= (found / rate) ** (flow.decode_s / flow.total_s)
+        if not (near and low < rate < high):
+            rate = (low + high) / 2.0
+    assert flow is not None
+    return flow, ideal / flow.token_s
+
+
+def busy_at_rate(times: ReplicaTimes, load: ReplicaLoad, rate_per_s: float, *, most: float) -> float | None:
+    """Requests that decode together where so many arrive in a second; none where they would be `most`, or more."""
+    flow, busy, before = None, 0.0, 0.0
+    for turn in range(TURNS):
+        rate = rate_per_s * (interpolated(times.batches, times.pace, busy) if times.pace else 1.0)
+        flow = _flow(times, load, busy, rate=rate, clients=None, before=flow)
+        found = rate * load.later_tokens * flow.token_s
+        if found >= most:
+            return None
+        grown, last = found - busy, busy - before
+        if abs(grown) < CLOSE * found:
+            return found
+        before = busy
+        # Each turn adds a share of what the one before added: every third goes to the end of that series.
+        share = grown / last if last > 0.0 else 0.0
+        busy = found if turn % 3 < 2 or not 0.0 < share < 0.9 else min(most, busy + grown / (1.0 - share))
+    return busy
+
+
+def _flow(
+    times: ReplicaTimes,
+    load: ReplicaLoad,
+    concurrency: float,
+    *,
+    rate: float,
+    clients: float | None,
+    before: _Flow | None,
+) -> _Flow:
+    """Steps at a rate with so many that decode, from what the search found `before`."""
+    slots = clients or load.max_concurrency
+    used = min(1.0, concurrency / slots)
+    spread = 1.0 if clients or before is None else before.spread
+    (batch, share), (larger, rest) = _seen(concurrency, slots=slots, spread=spread)
+    decode = share * decode_step_s(times, batch) + rest * decode_step_s(times, larger)
+    first = share * _first_s(times, batch) + rest * _first_s(times, larger)
+    # A request sees no prompts of its own slot; beside a single one there are none.
+    coming = rate * (max(0.0, 1.0 - 1.0 / clients) if clients else min(1.0 - used / slots, max(0.0, slots - 1.0)))
+    later, beside = load.later_tokens, 0.0 if times.separate else decode
+    starts = max(LEAST, -math.expm1(-coming * decode))
+    if times.step_share > 1.0:
+        run = first + times.pieces * beside
+        busy = min(MOST_BUSY, coming * run)
+        work = (1.0 - busy) * first + busy * times.prefill_work_s
+        run = work + times.pieces * beside
+        busy = min(MOST_BUSY, coming * run)
+        total = decode / max(1.0 - coming * work, 1.0 - MOST_BUSY)
+        if times.separate:
+            left = busy + busy * busy * (1.0 + times.prefill_uneven) / (2.0 * (1.0 - busy))
+            token = total + left * run / (1.0 - busy) / later
+        else:
+            ends = (1.0 - busy) / times.pieces
+            carrying = min(1.0, coming * total * times.pieces)
+            token = total + max(0.0, busy - carrying) * _early(1.0 - starts - ends, later) * work / times.pieces
+        prompts, carried = 1.0, busy
+    else:
+        prompts, total = 1.0, before.total_s if before else decode
+        each = min(coming * times.prefill_work_s, 0.9)
+        for _ in range(FEW_TURNS):
+            more, steps = _more_s(times, prompts)
+            added = first + more
+            run = added + steps * beside
+            ends = max(1.0 - MOST_BUSY, math.exp(-coming * run))
+            # Runs to an empty step: each of these is followed by one with its chance, and runs by runs.
+            runs = starts / ends
+            # Each prompt of a run brings `each` more while it is computed: the sum of that series at once.
+            found = (coming * (decode / runs + run) - each * prompts) / (1.0 - each)
+            if clients and times.separate:
+                # While prompts have steps of their own no answer ends, and no client sends the next: one run a step.
+                ends, runs = 1.0, max(LEAST, -math.expm1(-coming * total))
+                found = (prompts + coming * total / runs) / 2.0
+                total = decode + runs * added
+            found = min(8.0 * times.held, max(1.0, found))
+            if abs(found / prompts - 1.0) < CLOSE:
+                break
+            prompts = found
+        if not (clients and times.separate):
+            total = decode / max(1.0 - coming * added / prompts, 1.0 - MOST_BUSY)
+        if times.separate:
+            token = total + (1.0 - ends) / ends * added / later
+        else:
+            carrying = min(1.0, coming * total * steps / prompts)
+            excess = max(0.0, 1.0 - ends - carrying)
+            token = total + excess * _early(1.0 - starts - ends / steps, later) * added / steps
+        carried = min(MOST_BUSY, coming * run / prompts)
+    step = decode_step_s(times, concurrency + 2.0) - decode_step_s(times, concurrency + 1.0)
+    longer = total / decode
+    slowed = min(0.8, rate * later * step * longer) if concurrency + 2.0 < slots else 0.0
+    bunched = min(slots, 10.0, longer * longer / (1.0 - slowed))
+    return _Flow(decode, total, token, first, prompts, run, carried, bunched)
+
+
+def _seen(concurrency: float, *, slots: float, spread: float) -> tuple[tuple[float, float], tuple[float, float]]:
+    """
+    The batch that a running request is in, as two sizes with their chances: mean, variance and skewness of the number
+    that decode, of which large ones are seen by more. [requests, -]
+    """
+    used, spread = min(1.0, concurrency / slots), min(spread, slots)
+    free = 1.0 - used ** min(4.0, slots / spread)
+    others = max(0.0, concurrency + spread * free - 1.0)
+    variance, skew = spread * concurrency * free, spread * (1.0 - 2.0 * used)
+    low = max(0.0, others + skew / 2.0 - math.sqrt(variance + skew * skew / 4.0))
+    high = min(slots - 1.0, others + variance / max(others - low, LEAST))
+    if high - low < LEAST:
+        return (1.0 + others, 1.0), (1.0 + others, 0.0)
+    rest = min(1.0, (others - low) / (high - low))
+    return (1.0 + low, 1.0 - rest), (1.0 + high, rest)
+
+
+def _early(stays: float, later: float) -> float:
+    """Mean over an answer's tokens of what is left of its start, of which a step leaves the share `stays`. [-]"""
+    stays = min(1.0 - LEAST, max(0.0, stays))
+    return (1.0 - math.pow(stays, later)) / ((1.0 - stays) * later)
+
+
+def _first_s(times: ReplicaTimes, batch: float) -> float:
+    """What one prompt adds beside a batch. [s]"""
+    return linear(times.batches, times.first_s, batch) if times.first_s else times.prefill_work_s
+
+
+def _more_s(times: ReplicaTimes, prompts: float) -> tuple[float, float]:
+    """What a run of so many prompts adds beyond the first, and its steps. [s, steps]"""
+    known = times.together
+    if not known:
+        return (prompts - 1.0) * times.prefill_work_s, 1.0
+    i = min(max(1, bisect_left(known, (prompts,))), len(known) - 1)
+    (k, added, steps), (m, most, ends) = known[i - 1], known[i]
+    share = (prompts - k) / (m - k)
+    return added + share * (most - added), steps + share * (ends - steps)
+
+
+def _behind(used: float, others: float) -> float:
+    """The sum that 1 / (1 - used) is of endlessly many who may queue, of `others`: each that waits sends none. [-]"""
+    total = term = 1.0
+    for k in range(1, MOST_BEHIND):
+        term *= used * max(0.0, 1.0 - k / others) if others else 0.0
+        total += term
+        if term < CLOSE:
+            break
+    return total
+
+
+def _waiting(servers: float, used: float) -> float:
+    """Half of the mean wait over a service, where arrivals are as spread as services even: Sakasegawa. [-]"""
+    return math.pow(used, math.sqrt(2.0 * (servers + 1.0)) - 1.0) / (servers * (1.0 - used)) / 2.0
+
+
+def _wait_for_slot(
+    times: ReplicaTimes, rate: float, *, own: float, decoding: float, slots: float, flow: _Flow
+) -> float:
+    """
+    Mean wait for one of few slots, which a request keeps for its `own` prompt and the `decoding` of its answer. [s]
+
+    By Erlang's formula with the step of each batch, slots counted whole below and above a fraction; times the bunching
+    of requests (`_Flow.spread`).
+    """
+    if slots > FEW_SLOTS:
+        each = own + decoding
+        return each * _waiting(slots, min(MOST_BUSY, rate * each / slots))
+    whole, waits = max(1, math.floor(slots)), list[float]()
+    term = total = 1.0
+    for k in range(1, whole + 2):
+        each = own + decoding * decode_step_s(times, k) / flow.decode_s
+        used = min(MOST_BUSY, rate * each / k)
+        term *= rate * each / k
+        total += term
+        if k >= whole:
+            # Half of the wait of exponential services, corrected for few of them that are all alike.
+            queued = term * used / (1.0 - used)
+            alike = 1.0 + (1.0 - used) * (k - 1.0) * (math.sqrt(4.0 + 5.0 * k) - 2.0) / (16.0 * used * k)
+            waits.append((term + queued) / (total + queued) * each / (k * (1.0 - used)) / 2.0 * alike)
+    return min(flow.spread, slots) * (waits[0] + (slots - whole) * (waits[1] - waits[0]))
+
+
+def _tail(
+    times: ReplicaTimes, load: ReplicaLoad, flow: _Flow, *, prompts: float, added: float, variance: float
+) -> float:
+    """How far the objectives' percentile of a wait lies above its mean, over the mean. [-]"""
+    share = load.slo.percentile / 100.0
+    spread = flow.carried * (1.0 - flow.carried) * added * added + flow.carried * variance
+    uneven = min(1.0, spread / (flow.total_s * flow.total_s))
+    # What is left of equal steps is spread evenly; of very different ones, exponentially, and of these only those who
+    # come while prompts are computed wait for more than a step of answers.
+    late = 1.0 - share
+    pieces = -math.expm1(-prompts * max(1.0, times.step_share))
+    met = min(1.0, max(late, pieces * (flow.decode_s + (times.chunk_s or flow.first_s)) / flow.total_s))
+    return (1.0 - uneven) * (2.0 * share - 1.0) + uneven * (math.log(met / late) / met - 1.0)
+
+
+def decode_step_s(times: ReplicaTimes, batch: float) -> float:
+    """
+    Decode step at a batch size, linear between the known ones: steps are affine in the batch piecewise. [s]
+
+    Below the smallest known batch a step is as long as there; beyond the largest it grows in proportion.
+    """
+    if batch > times.batches[-1]:
+        return times.decode_s[-1] * batch / times.batches[-1]
+    return linear(times.batches, times.decode_s, batch)
+
+
+def linear(xs: tuple[float, ...], ys: tuple[float, ...], x: float) -> float:
+    """Linear between known points, and the nearest end's value beyond."""
+    i = bisect_left(xs, x)
+    if i == 0 or i == len(xs):
+        return ys[0] if i == 0 else ys[-1]
+    share = (x - xs[i - 1]) / (xs[i] - xs[i - 1])
+    return ys[i - 1] + share * (ys[i] - ys[i - 1])
+
+
+def interpolated(batches: tuple[float, ...], factors: tuple[float, ...], concurrency: float) -> float:
+    """
+    A factor at a load, straight in the logarithms of the load, and that of the nearest end beyond.
+
+    Examples
+    --------
+    >>> [interpolated((1.0, 4.0), (1.0, 1.2), load) for load in (2.0, 9.0)]
+    [1.1, 1.2]
+    """
+    i = min(bisect_left(batches, concurrency), len(batches) - 1)
+    if i == 0 or concurrency >= batches[i]:
+        return factors[i]
+    share = math.log(concurrency / batches[i - 1]) / math.log(batches[i] / batches[i - 1])
+    return factors[i - 1] + share * (factors[i] - factors[i - 1])
