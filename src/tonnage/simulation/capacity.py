@@ -94,13 +94,21 @@ def of_clients(times: ReplicaTimes, load: ReplicaLoad, *, clients: float) -> Poi
 def step_of_clients(times: ReplicaTimes, load: ReplicaLoad, *, clients: float) -> tuple[float, float, MeanStep]:
     """Clients that have a slot, those among them that decode, and the mean step that they bring about. [requests]"""
     seated = min(clients, load.max_concurrency, times.batches[-1])
-    low, high = 0.0, seated
+    low, high, step = 0.0, seated, None
+    fewer, more = -seated, seated  # clients beyond those seated, at both ends; the second a guess
     while high - low > CLOSE * high:
-        decoding = (low + high) / 2.0
-        step = mean_step(times, load, concurrency=decoding, clients=seated)
-        among = step.rate_per_s * (step.wait_s + step.own_s) + decoding
+        # Where the line between both ends crosses zero, and never nearer to an end than a fiftieth (Illinois rule).
+        decoding = low + (high - low) * min(0.98, max(0.02, fewer / (fewer - more)))
+        step = mean_step(times, load, concurrency=decoding, clients=seated, near=step)
+        beyond = step.rate_per_s * (step.wait_s + step.own_s) + decoding - seated
+        if abs(beyond) < CLOSE * seated and not step.endless:
+            break
         # Prompts that come as fast as they go queue as long as clients are left.
-        low, high = (low, decoding) if step.endless or among > seated else (decoding, high)
+        if step.endless or beyond > 0.0:
+            high, more, fewer = decoding, max(beyond, CLOSE * seated), fewer / 2.0
+        else:
+            low, fewer, more = decoding, beyond, more / 2.0
+    assert step is not None
     return seated, decoding, step
 
 

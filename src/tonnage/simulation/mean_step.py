@@ -117,6 +117,24 @@ class ReplicaLoad(Record, kw_only=True):
         return max(1.0, self.output_tokens - 1.0)
 
 
+class _Flow(NamedTuple):
+    """Steps at a rate: what was found, and where the next search begins."""
+
+    decode_s: float
+    total_s: float
+    token_s: float
+    first_s: float
+    """What a prompt that nobody joins adds. [s]"""
+    prompts: float
+    """In a run. [prompts]"""
+    run_s: float
+    """A run with its decodes. [s]"""
+    carried: float
+    """Share of time in such runs. [-]"""
+    spread: float
+    """Variance over mean of the requests that decode. [-]"""
+
+
 class MeanStep(NamedTuple):
     """The mean step of a steady state, and what a new request waits for."""
 
@@ -137,29 +155,23 @@ class MeanStep(NamedTuple):
     """How far the percentile of the wait lies above its mean, over the mean. [-]"""
     endless: bool
     """Prompts, or requests for a slot, come as fast as they go, or faster."""
+    flow: _Flow
+    """Where a search at a load nearby begins."""
 
 
-class _Flow(NamedTuple):
-    """Steps at a rate: what was found, and where the next search begins."""
-
-    decode_s: float
-    total_s: float
-    token_s: float
-    first_s: float
-    """What a prompt that nobody joins adds. [s]"""
-    prompts: float
-    """In a run. [prompts]"""
-    run_s: float
-    """A run with its decodes. [s]"""
-    carried: float
-    """Share of time in such runs. [-]"""
-    spread: float
-    """Variance over mean of the requests that decode. [-]"""
-
-
-def mean_step(times: ReplicaTimes, load: ReplicaLoad, *, concurrency: float, clients: float | None = None) -> MeanStep:
-    """The mean step in which so many requests decode together: arrivals at a rate, or of so many `clients`."""
-    flow, rate = _flow_at(times, load, concurrency, clients=clients)
+def mean_step(
+    times: ReplicaTimes,
+    load: ReplicaLoad,
+    *,
+    concurrency: float,
+    clients: float | None = None,
+    near: MeanStep | None = None,
+) -> MeanStep:
+    """
+    The mean step in which so many requests decode together: arrivals at a rate, or of so many `clients`; searched from
+    that of a load `near`.
+    """
+    flow, rate = _flow_at(times, load, concurrency, clients=clients, before=near and near.flow)
     others = max(0.0, (clients - 1.0) / clients) if clients else 1.0
     coming, long = rate * others, times.step_share > 1.0
     beside = 0.0 if times.separate else flow.decode_s
@@ -200,16 +212,19 @@ def mean_step(times: ReplicaTimes, load: ReplicaLoad, *, concurrency: float, cli
         flow.first_s,
         _tail(times, load, flow, prompts=coming * flow.total_s, added=added, variance=variance),
         endless,
+        flow,
     )
 
 
 def _flow_at(
-    times: ReplicaTimes, load: ReplicaLoad, concurrency: float, *, clients: float | None
+    times: ReplicaTimes, load: ReplicaLoad, concurrency: float, *, clients: float | None, before: _Flow | None
 ) -> tuple[_Flow, float]:
     """The steps in which so many requests decode, and their rate: by Newton's steps (the slope is nearly t / D)."""
     ideal = concurrency / load.later_tokens
     low, high = 0.0, ideal / decode_step_s(times, 1.0)
-    rate, flow = high / (1.0 + ideal * times.prefill_work_s / decode_step_s(times, concurrency)), None
+    rate, flow = high / (1.0 + ideal * times.prefill_work_s / decode_step_s(times, concurrency)), before
+    if before is not None:
+        rate = min(rate, ideal / before.token_s)
     for _ in range(TURNS):
         flow = _flow(times, load, concurrency, rate=rate, clients=clients, before=flow)
         found = ideal / flow.token_s
@@ -279,7 +294,7 @@ def _flow(
             token = total + max(0.0, busy - carrying) * _early(1.0 - starts - ends, later) * work / times.pieces
         prompts, carried = 1.0, busy
     else:
-        prompts, total = 1.0, before.total_s if before else decode
+        prompts, total = (before.prompts, before.total_s) if before else (1.0, decode)
         each = min(coming * times.prefill_work_s, 0.9)
         for _ in range(FEW_TURNS):
             more, steps = _more_s(times, prompts)
