@@ -11,6 +11,7 @@ a factor of 1.7 (log, 2026-11-23). The search prunes and ranks with it; the simu
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -202,6 +203,19 @@ class Steady(Record):
             return of_clients(self.times, self.load, clients=concurrency)
         return at_concurrency(self.times, self.load, concurrency=concurrency)
 
+    def search(self) -> Callable[[float], Point]:
+        """`at`, for loads of which each is near the one before: it is searched from there."""
+        if self.unit is not None or self.load.in_flight:
+            return self.at
+        step = None
+
+        def at(concurrency: float) -> Point:
+            nonlocal step
+            step = mean_step(self.times, self.load, concurrency=concurrency, near=step)
+            return _point(self.times, self.load, step, concurrency)
+
+        return at
+
     @property
     def full(self) -> Point:
         """The most that it takes, of clients that leave no slot empty or of fewer; nobody's wait for one is counted."""
@@ -250,11 +264,11 @@ class Steady(Record):
             unit, its workers for prompts), "ttft", "tpot" or "e2e". (None, limit) when even a single request misses an
             objective.
         """
-        seen = {} if known is None else known
+        seen, found = {} if known is None else known, self.search()
 
         def at(concurrency: float) -> Point:
             if concurrency not in seen:
-                seen[concurrency] = self.at(concurrency)
+                seen[concurrency] = found(concurrency)
             return seen[concurrency]
 
         broken = first_broken(at(LONE), self.load.slo)

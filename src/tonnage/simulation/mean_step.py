@@ -230,10 +230,10 @@ def _flow_at(
         found = ideal / flow.token_s
         if abs(found / rate - 1.0) < CLOSE:
             break
-        low, high = (low, rate) if found < rate else (rate, high)
-        near = 0.5 < found / rate < 2.0
-        rate *= (found / rate) ** (flow.decode_s / flow.total_s)
-        if not (near and low < rate < high):
+        if 0.5 < found / rate < 2.0:
+            rate *= (found / rate) ** (flow.decode_s / flow.total_s)
+        else:  # nearby, what the turn before left of runs and bunching moves a rate by more than what is left to find
+            low, high = (low, rate) if found < rate else (rate, high)
             rate = (low + high) / 2.0
     assert flow is not None
     return flow, ideal / flow.token_s

@@ -28,8 +28,10 @@ from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
 from tonnage.simulation.capacity import LONE, Steady, stated
 
-POINTS: Final = 40
-"""Loads at which the steady state is computed, spaced evenly in logarithm."""
+POINTS: Final = 28
+"""Loads at which the steady state is computed, but for a lone request spaced evenly in logarithm."""
+FEW: Final = 0.25
+"""The second of them, or half of the largest where that is less: below it requests hardly meet. [requests]"""
 PRECISE: Final = 1.004
 """A capacity is narrowed to this factor. [-]"""
 BEYOND_DOUBT: Final = 1e-6
@@ -49,24 +51,23 @@ class Curve:
 
     def __init__(self, request: Serve, replica: Replica, *, state: Steady) -> None:
         self.open, top = request.rate_per_s is not None, state.most
-        ratio = (top / LONE) ** (1.0 / (POINTS - 1))
-        points = [state.at(LONE * ratio**i) for i in range(POINTS)]
+        few = max(LONE, min(FEW, top / 2.0))
+        busy = [LONE, *(few * (top / few) ** (i / (POINTS - 2)) for i in range(POINTS - 1))]
+        points = [*map(state.search(), busy)]
         self.loads = _rising([math.log(p.rate_per_s if self.open else p.concurrency) for p in points])
         self.latencies = {
             f"{name}_s": _rising([math.log(getattr(p, f"{name}_tail_s")) for p in points])
             for name in ("ttft", "tpot", "e2e")
         }
-        self.classes = self._by_class(replica, request.lengths.prompt_tokens, top)
+        self.classes = self._by_class(replica, request.lengths.prompt_tokens, [math.log(one) for one in busy])
 
-    def _by_class(self, replica: Replica, prompt_tokens: float, top: float) -> list[_Class]:
-        """Classes of load in their order, as far as the replica reaches."""
-        found = []
+    def _by_class(self, replica: Replica, prompt_tokens: float, busy: list[float]) -> list[_Class]:
+        """Classes of load in their order, as far as the replica reaches; `busy` are logarithms of its loads."""
+        found, top = [], math.exp(busy[-1])
         for errors, end in errors_by_load(replica, prompt_tokens, top=top):
-            last = min(end, top)
-            at = math.log(last)
+            at = math.log(min(end, top))
             if self.open:
-                span = math.log(top / LONE)
-                at = _between(self.loads, (at - math.log(LONE)) / span * (POINTS - 1) if span > 0 else 0.0)
+                at = _at(busy, self.loads, at)
             found.append(_Class(math.exp(at), {q: errors.spread(q) for q in self.latencies}))
             if end >= top:
                 break
@@ -191,12 +192,6 @@ def _rising(values: list[float]) -> list[float]:
     for i in range(1, len(values)):
         values[i] = max(values[i], values[i - 1])
     return values
-
-
-def _between(values: list[float], place: float) -> float:
-    """The value at a fractional index."""
-    low = min(int(place), len(values) - 2)
-    return values[low] + (place - low) * (values[low + 1] - values[low])
 
 
 def _at(xs: list[float], ys: list[float], x: float) -> float:
