@@ -85,6 +85,7 @@ def play(
 def _replica(limits: Limits) -> Row:
     return {
         "now": 0.0,
+        "began": 0.0,
         "free": limits.num_blocks,
         "running": [],
         "waiting": [],
@@ -306,10 +307,13 @@ def _admit(w: Row, limits: Limits, left: int) -> None:
     """Takes waiting requests in, until one does not fit: nobody overtakes the head."""
     if limits.gather and not w["taking"] and not w["running"] and w["waiting"] and _batch_is_due(w, limits):
         w["taking"], w["ghosts"] = min(len(w["waiting"]), limits.gather), []
+    busy = bool(w["running"])
     while w["waiting"] and left > 0 and len(w["running"]) < limits.max_num_seqs:
         if limits.gather and not w["taking"]:
             break
         row = _next(w, limits)
+        if limits.ahead and busy and row["entered"] > w["began"]:
+            break  # the step was prepared before it came
         hits, recalled, found = _cached(w, limits, row)
         need = min(_known(row) - found, limits.threshold or _known(row))
         if need > left and not limits.chunked:
@@ -402,6 +406,7 @@ def _execute(w: Row, table: StepArrays, limits: Limits, *, decoded: bool) -> lis
     host = table.host_s + table.host_sequence_s * (len(decodes) + len(ghosts)) + table.host_prompt_s * len(prompts)
     moved_s = limits.recall_token_s * max(w["recalled"], w["stored"])
     busy = _busy_s(table, decodes, prompts=prompts, ghosts=ghosts)
+    w["began"] = w["now"]
     w["now"] += max(busy, table.hidden_s, moved_s) + host
     w["recalled"], w["stored"] = 0, 0
     w["steps"] += 1

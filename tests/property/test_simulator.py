@@ -83,6 +83,7 @@ def workload(pick: random.Random) -> tuple[StepArrays, Limits, Requests, int | N
         speculative=drafts,
         acceptance=0.6,
         cached_again=pick.random() < 0.5,
+        ahead=pick.random() < 0.5,
         host_blocks=host,
         recall_token_s=pick.choice([0.0, 1e-4]),
         gather=gather,
@@ -184,7 +185,8 @@ def test_pools_apart_equal_plain_ones_token_for_token(seed: int, first: int, sec
         cached=requests.prompt[rows],
         priority=requests.priority[rows],
     )
-    told = play(table, limits._replace(cached_again=False), requests=answers, replicas=second, rule="least-loaded")
+    joined = limits._replace(cached_again=False, mixed=True)
+    told = play(table, joined, requests=answers, replicas=second, rule="least-loaded")
     seen = computed.copy()
     seen[rows] = told.started_s  # whoever waits for a seat there waits for the first token
     assert found.first_s.tolist() == seen.tolist()

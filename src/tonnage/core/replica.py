@@ -414,14 +414,13 @@ def replica_arrays(
     limits = limits_of(at.running, pool, options=rules, longest=longest)
     # No more run together than the cache holds of the shortest of interest; arrays end there.
     seats = int(max(1, min(limits.max_num_seqs, limits.num_blocks)))
-    limits = limits._replace(max_num_seqs=seats)
+    limits = limits._replace(max_num_seqs=seats, ahead=overheads.ahead > 0.0)
     most = max(1.0, min(float(seats), limits.num_blocks * limits.block_tokens / max(1.0, prompt_tokens)))
-    grid = step_grid(placement, batch=most, context=max(2.0, whole), chunk=float(limits.budget), prompt=prompt_tokens)
+    chunk, context = float(limits.budget), max(2.0, whole)
+    grid = step_grid(placement, batch=most, context=context, chunk=chunk, prompt=prompt_tokens, exact=prompt_tokens)
     table = step_table(grid, overheads)
     arrays = step_arrays(table, max_num_seqs=seats, budget=limits.budget)
-    prepared_s = table.with_host(table.decode_busy_s(1.0, whole, padded=True), 1.0)
     delivery_s = overheads.request_s + passage_s(table, min(prompt_tokens, float(limits.budget)))
-    delivery_s += overheads.ahead * prepared_s
     if at.drift is not None:
         moved = at.drift.at(in_flight or at.drift.usual)
         arrays, delivery_s = arrays.paced(moved.pace, moved.first), delivery_s * moved.pace

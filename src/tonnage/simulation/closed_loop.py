@@ -137,7 +137,8 @@ def closed_loop(
     requests = weighted_requests(_simulate(table, load, clients, rounds=rounds, log=log), rounds=rounds, total=total)
     if log is not None:
         log.requests.extend(requests)
-    waited_s = table.overheads.ahead * sum(weight * one.tpot_s for weight, one in requests)
+    # Who is alone finds no step prepared.
+    waited_s = table.overheads.ahead * sum(weight * one.tpot_s for weight, one in requests) * (clients > 1.0)
     found = served_means(requests, clients=clients, request_s=table.overheads.request_s + waited_s)
     return msgspec.structs.replace(found, saturated=clients > load.slots)
 

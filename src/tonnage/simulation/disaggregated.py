@@ -107,7 +107,9 @@ class Unit(Record):
         crowded = decode_step_s(times, concurrency + z * math.sqrt(concurrency * load.dispersion))
         own_s, wait_s, beyond_s = self._prefill_worker_s(one, rate / self.prefill)
         share = load.slo.percentile / 100.0
-        mean = times.request_s + own_s + wait_s + self.transfer_s + step_s / 2.0
+        # Who comes to a worker that decodes waits for the end of its step, and of those prepared.
+        joins = (0.5 + times.ahead) * step_s
+        mean = times.request_s + own_s + wait_s + self.transfer_s + joins
         longer = times.prefill_tail_s - times.prefill_s
         tail = mean + math.hypot(beyond_s, longer, step_s * (share - 0.5))
         return Point(
@@ -308,8 +310,9 @@ def disaggregated_loop(
         weighted = [(1.0 / len(settled), one) for one in settled]
     found = served_means(weighted, clients=clients, request_s=added)
     last = [one.e2e_s for one in seen if one.round == rounds - 1]
-    # Who has come to a decode worker waits for its next step.
-    joins = found.tpot_s / 2.0
+    # Who has come to a decode worker where others run waits for its next step, and for those prepared.
+    others = min(1.0, max(0.0, clients / pools.decode_workers - 1.0))
+    joins = others * found.tpot_s * (0.5 + pools.decode.overheads.ahead)
     steady = sum(last) / len(last) + joins
     tails = found.ttft_tail_s or (None, None, None)
     return msgspec.structs.replace(

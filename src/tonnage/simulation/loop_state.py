@@ -46,15 +46,16 @@ row: of State.table. swapped: tokens that wait in host memory. owner: its client
 answered it. entered_s: when it reached the scheduler. paused_s: when it was preempted after its first token.
 """
 TALLY = _numbers(
-    "now_s busy_s host_s prompts_s kv_s seats_s emitted_s ratio",
+    "now_s began_s busy_s host_s prompts_s kv_s seats_s emitted_s ratio",
     "step running prefilling head waiting free context next_end finished rounds steps preempted hit prompt ends tokens"
     " taking ghosts ghost_context free_rows host_free recalled stored recalled_all stalled",
 )
 """
 The counters of a replica.
 
-taking: places left in a batch that is being formed; ghosts: its seats whose answers have ended. recalled, stored:
-tokens that move from and to host memory in this step. stalled: filled places of State.stalls.
+began_s: start of the last step. taking: places left in a batch that is being formed; ghosts: its seats whose answers
+have ended. recalled, stored: tokens that move from and to host memory in this step. stalled: filled places of
+State.stalls.
 """
 SEAT = _numbers("", "chunk chunk_tokens free_row ended")
 """

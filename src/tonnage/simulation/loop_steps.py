@@ -17,7 +17,7 @@ import math
 from tonnage.simulation.kernel import at, inline, kernel
 from tonnage.simulation.loop_running import leave, schedule_in_turn, schedule_together, table_row
 from tonnage.simulation.loop_state import FOREVER, GAP_BINS, GAP_LEAST, GAP_RATIO, STALLS, State, World
-from tonnage.simulation.loop_waiting import admit, due_s, is_open, may_admit
+from tonnage.simulation.loop_waiting import admit, due_s, is_late, is_open, may_admit
 from tonnage.simulation.prefix_cache import block_note, host_put
 from tonnage.simulation.simulated import Ints
 
@@ -105,6 +105,7 @@ def _finish(world: World, s: State, chunks: int, decoded: bool, in_turn: bool) -
     taken = max(busy, rules.hidden_s, rules.recall_token_s * max(t.recalled, t.stored)) + host
     t.recalled_all += t.recalled
     t.recalled, t.stored = 0, 0
+    t.began_s = t.now_s
     t.now_s += taken
     t.busy_s += taken
     t.host_s += taken - busy
@@ -323,6 +324,8 @@ def _run(world: World, s: State, until: float) -> None:
     steps = _next_end(world, s) - t.step
     if rules.ratio > 0.0 and t.waiting > 0 and batch < rules.max_num_seqs:
         steps = 1  # the room that admission keeps shrinks with every step
+    if is_late(world, s):
+        steps = 1  # the one that was prepared before it came
     fixed, slope = at(world.by_batch, seats).decode_s, at(world.by_batch, seats).context_s
     host, hidden = rules.host_s + rules.host_sequence_s * seats, rules.hidden_s
     counted, exact = rules.hashed or not rules.reserve_output, rules.hashed
@@ -338,6 +341,7 @@ def _run(world: World, s: State, until: float) -> None:
         taken = max(busy, hidden) + host
         if k == 0:
             first = taken
+        t.began_s = now
         now += taken
         busy_sum += busy
         context += seats

@@ -61,6 +61,15 @@ def _next_place(world: World, s: State) -> int:
     return best
 
 
+@inline
+def is_late(world: World, s: State) -> bool:
+    """Whether the next step was prepared before the next request came; no step is while nobody runs."""
+    t = s.tally
+    if world.rules.ahead == 0 or t.running == 0 or t.waiting == 0:
+        return False
+    return at(world.asked, s.waiting[_next_place(world, s)]).entered_s > t.began_s
+
+
 @kernel
 def _find_cached(world: World, s: State, r: int) -> tuple[int, int, int]:
     """
@@ -129,7 +138,7 @@ def may_admit(world: World, s: State) -> bool:
     if t.waiting == 0 or t.running >= rules.max_num_seqs or not is_open(world, s):
         return False
     left = rules.budget - (t.running if rules.mixed else 0)
-    return left > 0 and _need_of(world, s, s.waiting[_next_place(world, s)], left)[1]
+    return left > 0 and not is_late(world, s) and _need_of(world, s, s.waiting[_next_place(world, s)], left)[1]
 
 
 @kernel
@@ -142,11 +151,14 @@ def admit(world: World, s: State, left: int, chunks: int) -> tuple[int, int]:
     begins; who only lacks budget joins with the next step.
     """
     t, rules = s.tally, world.rules
-    if rules.gather > 0 and t.taking == 0 and t.running == 0 and is_open(world, s):
+    idle = t.running == 0
+    if rules.gather > 0 and t.taking == 0 and idle and is_open(world, s):
         t.taking = min(t.waiting, rules.gather)
         t.ghosts, t.ghost_context = 0, 0
     while t.waiting > 0 and left > 0 and t.running < rules.max_num_seqs:
         if rules.gather > 0 and t.taking == 0:
+            break
+        if not idle and is_late(world, s):
             break
         place = _next_place(world, s)
         need, fits = _need_of(world, s, s.waiting[place], left)

@@ -26,7 +26,8 @@ Against the request-level simulator on random cases: `python -m tools.benchmarks
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from tonnage.domain.requests.common import Slo
@@ -176,7 +177,8 @@ def mean_step(
     coming, long = rate * others, times.step_share > 1.0
     beside = 0.0 if times.separate else flow.decode_s
     alone = times.prefill_s - times.request_s
-    idle = math.exp(-concurrency * others) * max(0.0, 1.0 - coming * alone)
+    none = math.pow(1.0 - min(1.0, concurrency / clients), clients - 1.0) if clients else math.exp(-concurrency)
+    idle = none * max(0.0, 1.0 - coming * alone)
     carried = min(MOST_BUSY, coming * flow.run_s / flow.prompts)
     added = max(LEAST, flow.run_s - beside)
     uneven = load.dispersion - 1.0 + times.prefill_uneven
@@ -197,7 +199,12 @@ def mean_step(
         random = clients / (clients + IN_ORDER)
         queued *= (1.0 - used) * _behind(used, clients - 1.0) * random
         rest -= (1.0 - random) * carried * flow.run_s / 2.0
-    wait, endless = rest + queued + flow.decode_s * times.ahead, used >= MOST_BUSY
+        # An answer ends with a step: the next request joins the one that follows, or comes early in it.
+        rest *= max(1.0, 2.0 * (1.0 - times.request_s / flow.total_s)) if times.request_s else 0.0
+    prepared = (1.0 - idle) * times.ahead * flow.total_s
+    if times.separate:  # of prompts or of answers
+        prepared /= 1.0 + coming * flow.total_s / flow.prompts
+    wait, endless = rest + queued + prepared, used >= MOST_BUSY
     if clients is None and math.isfinite(load.max_concurrency):
         decoding, slots = load.later_tokens * flow.token_s, load.max_concurrency
         endless = endless or rate * (own + decoding) >= MOST_BUSY * slots
@@ -295,16 +302,16 @@ def _flow(
         prompts, carried = 1.0, busy
     else:
         prompts, total = (before.prompts, before.total_s) if before else (1.0, decode)
-        each = min(coming * times.prefill_work_s, 0.9)
         for _ in range(FEW_TURNS):
-            more, steps = _more_s(times, prompts)
+            more, steps, longer, further = _more_s(times, prompts)
             added = first + more
             run = added + steps * beside
             ends = max(1.0 - MOST_BUSY, math.exp(-coming * run))
             # Runs to an empty step: each of these is followed by one with its chance, and runs by runs.
             runs = starts / ends
-            # Each prompt of a run brings `each` more while it is computed: the sum of that series at once.
-            found = (coming * (decode / runs + run) - each * prompts) / (1.0 - each)
+            # Each prompt of a run brings more while it is computed: Newton's step, convex and from below.
+            slope = coming * (longer + further * beside) * (1.0 - coming * decode / runs) - 1.0
+            found = prompts - (coming * (decode / runs + run) - prompts) / min(slope, -LEAST)
             if clients and times.separate:
                 # While prompts have steps of their own no answer ends, and no client sends the next: one run a step.
                 ends, runs = 1.0, max(LEAST, -math.expm1(-coming * total))
@@ -324,9 +331,9 @@ def _flow(
             token = total + excess * _early(1.0 - starts - ends / steps, later) * added / steps
         carried = min(MOST_BUSY, coming * run / prompts)
     step = decode_step_s(times, concurrency + 2.0) - decode_step_s(times, concurrency + 1.0)
-    longer = total / decode
-    slowed = min(0.8, rate * later * step * longer) if concurrency + 2.0 < slots else 0.0
-    bunched = min(slots, 10.0, longer * longer / (1.0 - slowed))
+    slower = total / decode
+    slowed = min(0.8, rate * later * step * slower) if concurrency + 2.0 < slots else 0.0
+    bunched = min(slots, 10.0, slower * slower / (1.0 - slowed))
     return _Flow(decode, total, token, first, prompts, run, carried, bunched)
 
 
@@ -358,15 +365,15 @@ def _first_s(times: ReplicaTimes, batch: float) -> float:
     return linear(times.batches, times.first_s, batch) if times.first_s else times.prefill_work_s
 
 
-def _more_s(times: ReplicaTimes, prompts: float) -> tuple[float, float]:
-    """What a run of so many prompts adds beyond the first, and its steps. [s, steps]"""
+def _more_s(times: ReplicaTimes, prompts: float) -> tuple[float, float, float, float]:
+    """What a run of so many prompts adds beyond the first, its steps, and both of one prompt more. [s, steps]"""
     known = times.together
     if not known:
-        return (prompts - 1.0) * times.prefill_work_s, 1.0
-    i = min(max(1, bisect_left(known, (prompts,))), len(known) - 1)
+        return (prompts - 1.0) * times.prefill_work_s, 1.0, times.prefill_work_s, 0.0
+    i = min(max(1, bisect_right(known, prompts, key=itemgetter(0))), len(known) - 1)
     (k, added, steps), (m, most, ends) = known[i - 1], known[i]
-    share = (prompts - k) / (m - k)
-    return added + share * (most - added), steps + share * (ends - steps)
+    longer, further = (most - added) / (m - k), (ends - steps) / (m - k)
+    return added + (prompts - k) * longer, steps + (prompts - k) * further, longer, further
 
 
 def _behind(used: float, others: float) -> float:

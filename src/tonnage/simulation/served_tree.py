@@ -88,7 +88,7 @@ def sum_of(name: str, seconds: float, *, how: str = "") -> Quantity:
 def closed_tree(table: OpenTable, log: LoopLog, *, clients: float) -> ServedTree:
     """A simulated loop of clients: the mean request's time, divided among the steps that ran meanwhile."""
     opened = _Loop(table, log)
-    prepared_s = table.overheads.ahead * sum(w * r.tpot_s for w, r in log.requests)
+    prepared_s = table.overheads.ahead * sum(w * r.tpot_s for w, r in log.requests) * (clients > 1.0)
     prepared = table.pricing.leaf("steps prepared before it came", prepared_s, how="mean time per token")
     ttft = Quantity.total(
         TTFT,

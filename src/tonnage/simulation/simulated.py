@@ -107,6 +107,8 @@ class Limits(NamedTuple):
     at any step. [requests]"""
     gather_s: float = 0.0
     """How long the first of a batch waits for the others; 0 = it starts with whoever is there. [s]"""
+    ahead: bool = False
+    """The host prepares a step while the one before runs: who comes during a step joins the next but one."""
     host_blocks: int = 0
     """Blocks of host memory: what is preempted, and prefixes that lost their place, are recalled from there."""
     recall_token_s: float = 0.0
