@@ -107,8 +107,7 @@ def closed_loop(run: Run, *, host_bytes: float | None) -> Served:
         request = Serve(model="", lengths=lengths, rate_per_s=rate, sessions=SessionFields(kv_host_bytes=of_node))
         token_s = plain.times.prefill_s / prompt
         found, _ = reused_at(request, plain, turns=turns, rate_per_s=rate, token_s=token_s)
-        state = open_load(_with_hits(at, 1.0 - found.computed_tokens / prompt))
-        point = state.at(min(state.load.max_concurrency, run.clients))
+        point = open_load(_with_hits(at, 1.0 - found.computed_tokens / prompt), in_flight=True).at(run.clients)
         if abs(CONVERSATIONS / point.rate_per_s / gap_s - 1.0) < CLOSE:
             break
         gap_s = (gap_s * CONVERSATIONS / point.rate_per_s) ** 0.5

@@ -177,7 +177,9 @@ def mean_step(
     coming, long = rate * others, times.step_share > 1.0
     beside = 0.0 if times.separate else flow.decode_s
     alone = times.prefill_s - times.request_s
-    none = math.pow(1.0 - min(1.0, concurrency / clients), clients - 1.0) if clients else math.exp(-concurrency)
+    none = (
+        math.pow(1.0 - min(1.0, concurrency / clients), max(0.0, clients - 1.0)) if clients else math.exp(-concurrency)
+    )
     idle = none * max(0.0, 1.0 - coming * alone)
     carried = min(MOST_BUSY, coming * flow.run_s / flow.prompts)
     added = max(LEAST, flow.run_s - beside)

@@ -57,9 +57,9 @@ def test_the_host_of_an_offline_run_works_beside_the_accelerator_where_its_sched
         traffic=Traffic(saturated=True),
     )
     at = resolve(case)
+    hosts = (msgspec.structs.replace(at.overheads, sequence_s=each) for each in (0.0, 1e-4))
     idle, busy = (
-        under_load(at, step_table(grid_of(at), msgspec.structs.replace(at.overheads, sequence_s=each)))[0]
-        for each in (0.0, 1e-4)
+        under_load(msgspec.structs.replace(at, overheads=host), step_table(grid_of(at), host))[0] for host in hosts
     )
     assert (busy.requests_per_s == idle.requests_per_s) is (engine == "trtllm")
 
@@ -71,7 +71,7 @@ def clients(engine: str, **options: object) -> Served:
         engine=engine,
         isl=4000,
         osl=500,
-        traffic=Traffic(concurrency=64),
+        traffic=Traffic(concurrency=64, start="together"),
         engine_options=options,
     )
     at = resolve(case)
@@ -124,8 +124,9 @@ def test_more_adapters_higher_rank_and_less_skew_are_never_faster(slots: Any, ch
     good, bad = replica(base), replica(worse)
     assert bad.kv_tokens <= good.kv_tokens * 1.02  # fewer sequences leave a little more room for the cache
     assert bad.times.prefill_s >= good.times.prefill_s
-    shared = min(len(good.times.batches), len(bad.times.batches)) - 1
-    assert all(b >= g for b, g in zip(bad.times.decode_s[:shared], good.times.decode_s[:shared], strict=True))
+    steps = [dict(zip(one.times.batches, one.times.decode_s, strict=True)) for one in (good, bad)]
+    shared = [size for size in steps[0] if size in steps[1] and size < 0.75 * bad.times.batches[-1]]
+    assert len(shared) > 2 and all(steps[1][size] >= steps[0][size] for size in shared)
     assert bad.max_num_seqs <= good.max_num_seqs
 
 
