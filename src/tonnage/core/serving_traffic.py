@@ -65,13 +65,12 @@ def moved_at(at: Deployment, found: Served, *, interrupted: float) -> Moved:
     """
     Factors of the user's own measurements near this configuration, beyond the causes of its stack.
 
-    All 1 without such measurements, and where a steady state answers, which has them already.
+    All 1 without such measurements, and for arrivals and full replicas, whose steady state has them already.
     """
     from tonnage.core.drift import Moved
 
     traffic = at.case.traffic
-    apart = traffic.concurrency is not None and not starts_together(traffic)
-    if at.drift is None or traffic.rate_per_s is not None or traffic.saturated or apart:
+    if at.drift is None or traffic.rate_per_s is not None or traffic.saturated:
         # The steady state that the loads lie on has it already (`replica_of`).
         return Moved()
     clients = traffic.concurrency or (traffic.batch if traffic.static else None)
@@ -156,7 +155,7 @@ def _at_rate(at: Deployment, rate_per_s: float) -> Served:
 
 def _of_clients(at: Deployment, clients: float) -> Served:
     """The steady state of clients of one replica that do not march in step."""
-    state = open_load(at, in_flight=True)
+    state = open_load(replace(at, drift=None), in_flight=True)
     found = of_point(state, state.at(clients), full=clients > state.room)
     return replace(found, running=min(clients, found.requests_per_s * (found.e2e_s - found.ttft_s)))
 

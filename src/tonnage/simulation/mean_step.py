@@ -206,7 +206,7 @@ def mean_step(
     prepared = (1.0 - idle) * times.ahead * flow.total_s
     if times.separate:  # of prompts or of answers
         prepared /= 1.0 + coming * flow.total_s / flow.prompts
-    wait, endless = rest + queued + prepared, used >= MOST_BUSY
+    wait, endless = rest + queued + prepared, rate * full >= MOST_BUSY * times.held
     if clients is None and math.isfinite(load.max_concurrency):
         decoding, slots = load.later_tokens * flow.token_s, load.max_concurrency
         endless = endless or rate * (own + decoding) >= MOST_BUSY * slots
@@ -219,7 +219,9 @@ def mean_step(
         wait,
         times.request_s + own,
         flow.first_s,
-        _tail(times, load, flow, prompts=coming * flow.total_s, added=added, variance=variance),
+        # Of prepared steps one is as long as the other.
+        max(0.0, 1.0 - prepared / max(wait, LEAST))
+        * _tail(times, load, flow, prompts=coming * flow.total_s, added=added, variance=variance),
         endless,
         flow,
     )

@@ -195,7 +195,7 @@ def test_a_kernel_engineer_finds_where_the_time_of_a_70b_model_goes() -> None:
         "layout": {"tp": 4},
     }
     tpot = opened(case)["TPOT"]
-    decode = next(part for part in tpot.parts if part.name == "decode steps").parts[0]
+    decode = next(part for part in tpot.parts if part.name == "decode step").parts[0]
     runs = {leaf.name: leaf for leaf in leaves(decode) if leaf.execution is not None}
     streamed = ("feed-forward up", "feed-forward down", "attention input", "attention output", "head")
     weights = 0.0

@@ -312,6 +312,7 @@ def rank_of(option: ServeOption) -> tuple[bool, float, float, int, float]:
     behind = unlikely(option.chance, sure=option.sure)
     run = option.configuration
     changes = len(run.settings()) - (run.engine.mm_encoder_tp_mode == "data")  # whole images are as exact
+    changes += run.engine.adapters is not None and run.engine.adapters.kept == "swapped"
     return not option.sure, behind, option.bill.compared_usd_per_hour, changes, option.capacity.tpot_s.value
 
 
