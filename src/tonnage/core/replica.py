@@ -17,7 +17,6 @@ from tonnage.core.error_model import ErrorModel, load_class, load_ends
 from tonnage.core.length_spread import LEAST_PREFILL, Beside, lasting_answer, later_tokens, long_answer, prompt_work
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.case import Traffic
-from tonnage.domain.efficiency import Rung
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.common import Lengths
@@ -137,7 +136,8 @@ def replica_of(deployment: Deployment, lengths: Lengths) -> Replica:
     """The replica of a deployment for requests of these lengths; as it is, without times, where it does not fit."""
     if not deployment.pool.verdict.ok:
         return deployment
-    times, tier = _times(deployment, lengths)
+    table = step_table(steady_grid(deployment, lengths), deployment.overheads)
+    times, tier = _times(deployment, lengths, table=table), table.rung
     basis = deployment.basis_on(tier)
     return replace(
         deployment,
@@ -197,13 +197,19 @@ def with_queueing(errors: ErrorModel, state: Steady, *, rate_per_s: float) -> Er
     return replace(errors, queueing=queueing)
 
 
-def steady_grid(at: Deployment, lengths: Lengths, *, batch: float) -> StepGrid:
-    """Steps of a steady state of requests of these lengths, up to a batch, and prompts up to the step's budget."""
+def _top(at: Deployment) -> float:
+    """The largest batch that is looked at: what engine and cache allow, or twice the cache. [requests]"""
+    most = at.max_num_seqs if math.isfinite(at.max_num_seqs) else USUAL_BATCH
+    return max(1.0, min(most, at.pool.sequences * 2.0))
+
+
+def steady_grid(at: Deployment, lengths: Lengths) -> StepGrid:
+    """Steps of a steady state of requests of these lengths, and prompts up to the step's budget."""
     context = max(2.0, lengths.prompt_tokens + lengths.output_tokens)
     chunk = rank_budget(at, lengths.prompt_tokens) * at.memory_layout.dp
     prompt = max(1.0, lengths.prompt_tokens)
     exact = min(prompt, lengths.computed_tokens or prompt)
-    return step_grid(at.placement, batch=batch, context=context, chunk=chunk, prompt=prompt, exact=exact)
+    return step_grid(at.placement, batch=_top(at), context=context, chunk=chunk, prompt=prompt, exact=exact)
 
 
 def rank_budget(at: Deployment, prompt_tokens: float) -> float:
@@ -212,16 +218,12 @@ def rank_budget(at: Deployment, prompt_tokens: float) -> float:
     return max(tokens, prompt_tokens) if at.engine.chunked_prefill is False else tokens
 
 
-def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
+def _times(at: Deployment, lengths: Lengths, *, table: StepTable) -> ReplicaTimes:
     """
     Decode steps at a few batch sizes and the mean context, and what prompts add to them: of the table of steps.
-
-    The second is the weakest evidence tier of the table.
     """
-    most = at.max_num_seqs if math.isfinite(at.max_num_seqs) else USUAL_BATCH
-    top = max(1.0, min(most, at.pool.sequences * 2.0))
-    table = step_table(steady_grid(at, lengths, batch=top), at.overheads)
-    prompts = Prompts(at, table, lengths)
+    top = _top(at)
+    prompts = Prompts(at, table, lengths=lengths)
     if prompts.mixed:  # decodes that fill the budget leave no room for prompts
         top = min(top, max(1.0, _MOST_DECODES * prompts.budget * prompts.ranks))
     sizes = (*itertools.takewhile(lambda size: size < top, sorted((*_SIZES, 0.75 * top))), top)
@@ -254,13 +256,13 @@ def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
     if at.drift is not None:
         moved = at.drift.along(sizes)
         times = replace(times, pace=tuple(m.pace for m in moved), first=tuple(m.first for m in moved))
-    return times, table.rung
+    return times
 
 
 class Prompts:
     """What prompts of a load add to steps, read from a table: mean ones, of which a cache may hold a part."""
 
-    def __init__(self, at: Deployment, table: StepTable, lengths: Lengths) -> None:
+    def __init__(self, at: Deployment, table: StepTable, *, lengths: Lengths) -> None:
         self.table, self.lengths, self.mixed = table, lengths, mixes_prompts(at)
         self.context = lengths.prompt_tokens + lasting_answer(lengths) / 2.0
         self.tokens = max(1.0, min(lengths.prompt_tokens, lengths.computed_tokens or lengths.prompt_tokens))

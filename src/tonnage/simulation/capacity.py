@@ -11,6 +11,7 @@ a factor of 1.7 (log, 2026-11-23). The search prunes and ranks with it; the simu
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -20,13 +21,14 @@ import msgspec
 from tonnage.domain.requests.common import Slo
 from tonnage.record import Record
 from tonnage.simulation.mean_step import (
+    CLOSE_RATE,
     MOST_BUSY,
+    TURNS,
     MeanStep,
     ReplicaLoad,
     ReplicaTimes,
-    busy_at_rate,
     decode_step_s,
-    interpolated,
+    flow_at_rate,
     mean_step,
 )
 
@@ -68,7 +70,7 @@ class Point(Record, kw_only=True):
 
 def _pace(times: ReplicaTimes, concurrency: float) -> float:
     """Factor on steps at a load by what the user measured. [-]"""
-    return interpolated(times.batches, times.pace, concurrency) if times.pace else 1.0
+    return interpolated(times.batches, times.pace, concurrency=concurrency) if times.pace else 1.0
 
 
 def at_concurrency(times: ReplicaTimes, load: ReplicaLoad, *, concurrency: float) -> Point:
@@ -118,7 +120,7 @@ def _point(times: ReplicaTimes, load: ReplicaLoad, step: MeanStep, concurrency: 
     ttft_mean = step.wait_s + step.own_s
     ttft_tail = ttft_mean + math.hypot(step.wait_s * step.tail, times.prefill_tail_s - times.prefill_s)
     pace = _pace(times, concurrency)
-    first = pace * interpolated(times.batches, times.first, concurrency) if times.first else pace
+    first = pace * interpolated(times.batches, times.first, concurrency=concurrency) if times.first else pace
     ttft_mean, ttft_tail, tpot_mean = ttft_mean * first, ttft_tail * first, step.token_s * pace
     tokens, long = (max(0.0, n - 1.0) for n in (load.output_tokens, load.output_tail_tokens))
     # Long answers meet the mean step, whatever short ones meet.
@@ -171,6 +173,25 @@ def _tail_step_s(times: ReplicaTimes, load: ReplicaLoad, step: MeanStep, concurr
     spread = math.log(square / (mean * mean))
     beyond = min(most, mean * math.exp(z * math.sqrt(spread) - spread / 2.0)) - added
     return max(step.token_s, total + math.hypot(max(0.0, beyond), z * crowded))
+
+
+def busy_at_rate(times: ReplicaTimes, load: ReplicaLoad, *, rate_per_s: float, most: float) -> float | None:
+    """Requests that decode together where so many arrive in a second; none where they would be `most`, or more."""
+    flow, busy, before = None, 0.0, 0.0
+    for turn in range(TURNS):
+        rate = rate_per_s * _pace(times, busy)
+        flow = flow_at_rate(times, load, concurrency=busy, rate=rate, clients=None, before=flow)
+        found = rate * load.later_tokens * flow.token_s
+        if found >= most:
+            return None
+        grown, last = found - busy, busy - before
+        if abs(grown) < CLOSE_RATE * found:
+            return found
+        before = busy
+        # Each turn adds a share of what the one before added: every third goes to the end of that series.
+        share = grown / last if last > 0.0 else 0.0
+        busy = found if turn % 3 < 2 or not 0.0 < share < 0.9 else min(most, busy + grown / (1.0 - share))
+    return busy
 
 
 class Steady(Record):
@@ -233,7 +254,7 @@ class Steady(Record):
         """
         most = self.most
         if self.unit is None:
-            busy = busy_at_rate(self.times, self.load, rate_per_s, most=most)
+            busy = busy_at_rate(self.times, self.load, rate_per_s=rate_per_s, most=most)
             step = mean_step(self.times, self.load, concurrency=busy) if busy else None
             if busy is None or step is None or step.endless:
                 return self.full, True
@@ -283,6 +304,22 @@ class Steady(Record):
             broken = first_broken(at(middle), self.load.slo)
             low, high, limit = (low, middle, broken) if broken else (middle, high, limit)
         return at(low), limit
+
+
+def interpolated(batches: tuple[float, ...], factors: tuple[float, ...], *, concurrency: float) -> float:
+    """
+    A factor at a load, straight in the logarithms of the load, and that of the nearest end beyond.
+
+    Examples
+    --------
+    >>> [interpolated((1.0, 4.0), (1.0, 1.2), concurrency=load) for load in (2.0, 9.0)]
+    [1.1, 1.2]
+    """
+    i = min(bisect_left(batches, concurrency), len(batches) - 1)
+    if i == 0 or concurrency >= batches[i]:
+        return factors[i]
+    share = math.log(concurrency / batches[i - 1]) / math.log(batches[i] / batches[i - 1])
+    return factors[i - 1] + share * (factors[i] - factors[i - 1])
 
 
 @lru_cache(maxsize=64)

@@ -47,7 +47,7 @@ MOST_BEHIND: Final = 1000
 """Clients that are looked at in a queue. [requests]"""
 TURNS: Final = 40
 FEW_TURNS: Final = 8
-CLOSE: Final = 1e-4
+CLOSE_RATE: Final = 1e-4
 """Of a rate, when it is found. [-]"""
 LEAST: Final = 1e-9
 
@@ -118,7 +118,7 @@ class ReplicaLoad(Record, kw_only=True):
         return max(1.0, self.output_tokens - 1.0)
 
 
-class _Flow(NamedTuple):
+class Flow(NamedTuple):
     """Steps at a rate: what was found, and where the next search begins."""
 
     decode_s: float
@@ -156,7 +156,7 @@ class MeanStep(NamedTuple):
     """How far the percentile of the wait lies above its mean, over the mean. [-]"""
     endless: bool
     """Prompts, or requests for a slot, come as fast as they go, or faster."""
-    flow: _Flow
+    flow: Flow
     """Where a search at a load nearby begins."""
 
 
@@ -228,8 +228,8 @@ def mean_step(
 
 
 def _flow_at(
-    times: ReplicaTimes, load: ReplicaLoad, concurrency: float, *, clients: float | None, before: _Flow | None
-) -> tuple[_Flow, float]:
+    times: ReplicaTimes, load: ReplicaLoad, concurrency: float, *, clients: float | None, before: Flow | None
+) -> tuple[Flow, float]:
     """The steps in which so many requests decode, and their rate: by Newton's steps (the slope is nearly t / D)."""
     ideal = concurrency / load.later_tokens
     low, high = 0.0, ideal / decode_step_s(times, 1.0)
@@ -237,9 +237,9 @@ def _flow_at(
     if before is not None:
         rate = min(rate, ideal / before.token_s)
     for _ in range(TURNS):
-        flow = _flow(times, load, concurrency, rate=rate, clients=clients, before=flow)
+        flow = flow_at_rate(times, load, concurrency=concurrency, rate=rate, clients=clients, before=flow)
         found = ideal / flow.token_s
-        if abs(found / rate - 1.0) < CLOSE:
+        if abs(found / rate - 1.0) < CLOSE_RATE:
             break
         if 0.5 < found / rate < 2.0:
             rate *= (found / rate) ** (flow.decode_s / flow.total_s)
@@ -250,34 +250,15 @@ def _flow_at(
     return flow, ideal / flow.token_s
 
 
-def busy_at_rate(times: ReplicaTimes, load: ReplicaLoad, rate_per_s: float, *, most: float) -> float | None:
-    """Requests that decode together where so many arrive in a second; none where they would be `most`, or more."""
-    flow, busy, before = None, 0.0, 0.0
-    for turn in range(TURNS):
-        rate = rate_per_s * (interpolated(times.batches, times.pace, busy) if times.pace else 1.0)
-        flow = _flow(times, load, busy, rate=rate, clients=None, before=flow)
-        found = rate * load.later_tokens * flow.token_s
-        if found >= most:
-            return None
-        grown, last = found - busy, busy - before
-        if abs(grown) < CLOSE * found:
-            return found
-        before = busy
-        # Each turn adds a share of what the one before added: every third goes to the end of that series.
-        share = grown / last if last > 0.0 else 0.0
-        busy = found if turn % 3 < 2 or not 0.0 < share < 0.9 else min(most, busy + grown / (1.0 - share))
-    return busy
-
-
-def _flow(
+def flow_at_rate(
     times: ReplicaTimes,
     load: ReplicaLoad,
-    concurrency: float,
     *,
+    concurrency: float,
     rate: float,
     clients: float | None,
-    before: _Flow | None,
-) -> _Flow:
+    before: Flow | None,
+) -> Flow:
     """Steps at a rate with so many that decode, from what the search found `before`."""
     slots = clients or load.max_concurrency
     used = min(1.0, concurrency / slots)
@@ -322,7 +303,7 @@ def _flow(
                 found = (prompts + coming * total / runs) / 2.0
                 total = decode + runs * added
             found = min(8.0 * times.held, max(1.0, found))
-            if abs(found / prompts - 1.0) < CLOSE:
+            if abs(found / prompts - 1.0) < CLOSE_RATE:
                 break
             prompts = found
         if not (clients and times.separate):
@@ -338,7 +319,7 @@ def _flow(
     slower = total / decode
     slowed = min(0.8, rate * later * step * slower) if concurrency + 2.0 < slots else 0.0
     bunched = min(slots, 10.0, slower * slower / (1.0 - slowed))
-    return _Flow(decode, total, token, first, prompts, run, carried, bunched)
+    return Flow(decode, total, token, first, prompts, run, carried, bunched)
 
 
 def _seen(concurrency: float, *, slots: float, spread: float) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -366,7 +347,7 @@ def _early(stays: float, later: float) -> float:
 
 def _first_s(times: ReplicaTimes, batch: float) -> float:
     """What one prompt adds beside a batch. [s]"""
-    return linear(times.batches, times.first_s, batch) if times.first_s else times.prefill_work_s
+    return linear(times.batches, times.first_s, x=batch) if times.first_s else times.prefill_work_s
 
 
 def _more_s(times: ReplicaTimes, prompts: float) -> tuple[float, float, float, float]:
@@ -386,7 +367,7 @@ def _behind(used: float, others: float) -> float:
     for k in range(1, MOST_BEHIND):
         term *= used * max(0.0, 1.0 - k / others) if others else 0.0
         total += term
-        if term < CLOSE:
+        if term < CLOSE_RATE:
             break
     return total
 
@@ -396,14 +377,12 @@ def _waiting(servers: float, used: float) -> float:
     return math.pow(used, math.sqrt(2.0 * (servers + 1.0)) - 1.0) / (servers * (1.0 - used)) / 2.0
 
 
-def _wait_for_slot(
-    times: ReplicaTimes, rate: float, *, own: float, decoding: float, slots: float, flow: _Flow
-) -> float:
+def _wait_for_slot(times: ReplicaTimes, rate: float, *, own: float, decoding: float, slots: float, flow: Flow) -> float:
     """
     Mean wait for one of few slots, which a request keeps for its `own` prompt and the `decoding` of its answer. [s]
 
     By Erlang's formula with the step of each batch, slots counted whole below and above a fraction; times the bunching
-    of requests (`_Flow.spread`).
+    of requests (`Flow.spread`).
     """
     if slots > FEW_SLOTS:
         each = own + decoding
@@ -424,7 +403,7 @@ def _wait_for_slot(
 
 
 def _tail(
-    times: ReplicaTimes, load: ReplicaLoad, flow: _Flow, *, prompts: float, added: float, variance: float
+    times: ReplicaTimes, load: ReplicaLoad, flow: Flow, *, prompts: float, added: float, variance: float
 ) -> float:
     """How far the objectives' percentile of a wait lies above its mean, over the mean. [-]"""
     share = load.slo.percentile / 100.0
@@ -446,29 +425,13 @@ def decode_step_s(times: ReplicaTimes, batch: float) -> float:
     """
     if batch > times.batches[-1]:
         return times.decode_s[-1] * batch / times.batches[-1]
-    return linear(times.batches, times.decode_s, batch)
+    return linear(times.batches, times.decode_s, x=batch)
 
 
-def linear(xs: tuple[float, ...], ys: tuple[float, ...], x: float) -> float:
+def linear(xs: tuple[float, ...], ys: tuple[float, ...], *, x: float) -> float:
     """Linear between known points, and the nearest end's value beyond."""
     i = bisect_left(xs, x)
     if i == 0 or i == len(xs):
         return ys[0] if i == 0 else ys[-1]
     share = (x - xs[i - 1]) / (xs[i] - xs[i - 1])
     return ys[i - 1] + share * (ys[i] - ys[i - 1])
-
-
-def interpolated(batches: tuple[float, ...], factors: tuple[float, ...], concurrency: float) -> float:
-    """
-    A factor at a load, straight in the logarithms of the load, and that of the nearest end beyond.
-
-    Examples
-    --------
-    >>> [interpolated((1.0, 4.0), (1.0, 1.2), load) for load in (2.0, 9.0)]
-    [1.1, 1.2]
-    """
-    i = min(bisect_left(batches, concurrency), len(batches) - 1)
-    if i == 0 or concurrency >= batches[i]:
-        return factors[i]
-    share = math.log(concurrency / batches[i - 1]) / math.log(batches[i] / batches[i - 1])
-    return factors[i - 1] + share * (factors[i] - factors[i - 1])

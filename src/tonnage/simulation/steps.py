@@ -290,7 +290,8 @@ def step_grid(
     most, widest = max(1.0, batch * placement.beams / ranks), max(1.0, chunk / ranks)
     drafted = 1.0 + placement.speculation.tokens if placement.speculation else 1.0
     rows = tuple(sorted({*_ladder_of_rows(most * drafted, widest), min(widest, max(1.0, exact))}))
-    dense = tuple(_dense_and_head(placement, n) for n in rows)
+    works = (rows_work(placement, n) for n in rows)
+    dense = tuple((parts_of(layers, placement), parts_of(head, placement)) for layers, head in works)
     states = has_states(placement.model)
     batches = tuple(sorted({1.0, max(1.0, most / 8.0), max(1.0, most / 2.0), most}))
     near, far = max(1.0, context / 4.0), max(2.0, context)
@@ -416,11 +417,6 @@ def _ladder_of_rows(most: float, widest: float) -> tuple[float, ...]:
         points.add(value)
         value *= 4.0
     return tuple(sorted(points))
-
-
-def _dense_and_head(placement: Placement, rows: float) -> tuple[Parts, Parts]:
-    layers, head = rows_work(placement, rows)
-    return parts_of(layers, placement), parts_of(head, placement)
 
 
 def _attention(placement: Placement, batch: float, context: float) -> Parts:

@@ -142,9 +142,9 @@ def _steady(
         busy, step = point.concurrency, mean_step(times, load, concurrency=point.concurrency)
     if at.drift is None:
         step = step._replace(wait_s=point.ttft_mean_s - step.own_s)
-    grid = steady_grid(at, lengths, batch=times.batches[-1])
+    grid = steady_grid(at, lengths)
     table = OpenTable.of(step_table(grid, at.overheads), grid, pricing=pricing)
-    prompts = Prompts(at, table, lengths)
+    prompts = Prompts(at, table, lengths=lengths)
     decode, own = node_of(prompts.decode_s(1.0 + busy)), sum_of("prefill", prompts.alone_s(prompts.tokens)[0])
     alone = Quantity.total("own prefill", (pricing.request(at.overheads), own))
     tree = steady_tree(step, decode=decode, prefill=(alone, own), tokens=load.output_tokens, busy=busy)
