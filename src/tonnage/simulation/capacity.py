@@ -98,7 +98,8 @@ def step_of_clients(times: ReplicaTimes, load: ReplicaLoad, *, clients: float) -
     """Clients that have a slot, those among them that decode, and the mean step that they bring about. [requests]"""
     seated = min(clients, load.max_concurrency, times.batches[-1])
     low, high, step = 0.0, seated, None
-    fewer, more = -seated, seated  # clients beyond those seated, at both ends; the second a guess
+    # Clients beyond those seated, at both ends; the second as if a twentieth waited. And which end moved last.
+    fewer, more, last = -seated, seated / 19.0, 0.0
     while high - low > CLOSE * high:
         # Where the line between both ends crosses zero, and never nearer to an end than a fiftieth (Illinois rule).
         decoding = low + (high - low) * min(0.98, max(0.02, fewer / (fewer - more)))
@@ -108,9 +109,11 @@ def step_of_clients(times: ReplicaTimes, load: ReplicaLoad, *, clients: float) -
             break
         # Prompts that come as fast as they go queue as long as clients are left.
         if step.endless or beyond > 0.0:
-            high, more, fewer = decoding, max(beyond, CLOSE * seated), fewer / 2.0
+            high, more = decoding, max(beyond, CLOSE * seated)
+            fewer, last = fewer / (2.0 if last > 0.0 else 1.0), 1.0
         else:
-            low, fewer, more = decoding, beyond, more / 2.0
+            low, fewer = decoding, beyond
+            more, last = more / (2.0 if last < 0.0 else 1.0), -1.0
     assert step is not None
     return seated, decoding, step
 
@@ -244,7 +247,12 @@ class Steady(Record):
             return self.at(self.most)
         # Answers that fill a step's budget leave prompts no room: fewer of them may bring more.
         loads = (of_clients(self.times, self.load, clients=max(LONE, share * self.most)) for share in _FULL)
-        return max(loads, key=lambda point: point.rate_per_s)
+        best = next(loads)
+        for point in loads:
+            if point.rate_per_s <= best.rate_per_s:
+                break
+            best = point
+        return best
 
     def at_rate(self, rate_per_s: float) -> tuple[Point, bool]:
         """

@@ -47,7 +47,9 @@ MOST_BEHIND: Final = 1000
 """Clients that are looked at in a queue. [requests]"""
 TURNS: Final = 40
 FEW_TURNS: Final = 8
-CLOSE_RATE: Final = 1e-4
+_NEAR: Final = 1e-3
+"""Of a rate, the last of Newton's steps: what is left is a fifth of it or so. [-]"""
+CLOSE_RATE: Final = 3e-4
 """Of a rate, when it is found. [-]"""
 LEAST: Final = 1e-9
 
@@ -239,15 +241,16 @@ def _flow_at(
     for _ in range(TURNS):
         flow = flow_at_rate(times, load, concurrency=concurrency, rate=rate, clients=clients, before=flow)
         found = ideal / flow.token_s
-        if abs(found / rate - 1.0) < CLOSE_RATE:
-            break
         if 0.5 < found / rate < 2.0:
-            rate *= (found / rate) ** (flow.decode_s / flow.total_s)
+            off = (found / rate) ** (flow.decode_s / flow.total_s)
+            rate *= off
+            if abs(off - 1.0) < _NEAR:
+                break
         else:  # nearby, what the turn before left of runs and bunching moves a rate by more than what is left to find
             low, high = (low, rate) if found < rate else (rate, high)
             rate = (low + high) / 2.0
     assert flow is not None
-    return flow, ideal / flow.token_s
+    return flow, rate
 
 
 def flow_at_rate(
@@ -264,8 +267,8 @@ def flow_at_rate(
     used = min(1.0, concurrency / slots)
     spread = 1.0 if clients or before is None else before.spread
     (batch, share), (larger, rest) = _seen(concurrency, slots=slots, spread=spread)
-    decode = share * decode_step_s(times, batch) + rest * decode_step_s(times, larger)
-    first = share * _first_s(times, batch) + rest * _first_s(times, larger)
+    (decode, each, first), (slow, more, longer) = _beside(times, batch), _beside(times, larger)
+    decode, each, first = share * decode + rest * slow, share * each + rest * more, share * first + rest * longer
     # A request sees no prompts of its own slot; beside a single one there are none.
     coming = rate * (max(0.0, 1.0 - 1.0 / clients) if clients else min(1.0 - used / slots, max(0.0, slots - 1.0)))
     later, beside = load.later_tokens, 0.0 if times.separate else decode
@@ -315,9 +318,8 @@ def flow_at_rate(
             excess = max(0.0, 1.0 - ends - carrying)
             token = total + excess * _early(1.0 - starts - ends / steps, later) * added / steps
         carried = min(MOST_BUSY, coming * run / prompts)
-    step = decode_step_s(times, concurrency + 2.0) - decode_step_s(times, concurrency + 1.0)
     slower = total / decode
-    slowed = min(0.8, rate * later * step * slower) if concurrency + 2.0 < slots else 0.0
+    slowed = min(0.8, rate * later * each * slower) if concurrency + 2.0 < slots else 0.0
     bunched = min(slots, 10.0, slower * slower / (1.0 - slowed))
     return Flow(decode, total, token, first, prompts, run, carried, bunched)
 
@@ -345,9 +347,19 @@ def _early(stays: float, later: float) -> float:
     return (1.0 - math.pow(stays, later)) / ((1.0 - stays) * later)
 
 
-def _first_s(times: ReplicaTimes, batch: float) -> float:
-    """What one prompt adds beside a batch. [s]"""
-    return linear(times.batches, times.first_s, x=batch) if times.first_s else times.prefill_work_s
+def _beside(times: ReplicaTimes, batch: float) -> tuple[float, float, float]:
+    """The decode step of a batch (`decode_step_s`), what one more request adds to it, and what one prompt does. [s]"""
+    sizes, steps, firsts = times.batches, times.decode_s, times.first_s
+    i = bisect_left(sizes, batch)
+    if i == len(sizes):
+        each = steps[-1] / sizes[-1]
+        return each * batch, each, firsts[-1] if firsts else times.prefill_work_s
+    if i == 0:
+        return steps[0], 0.0, firsts[0] if firsts else times.prefill_work_s
+    low, more = sizes[i - 1], batch - sizes[i - 1]
+    each = (steps[i] - steps[i - 1]) / (sizes[i] - low)
+    first = firsts[i - 1] + more * (firsts[i] - firsts[i - 1]) / (sizes[i] - low) if firsts else times.prefill_work_s
+    return steps[i - 1] + more * each, each, first
 
 
 def _more_s(times: ReplicaTimes, prompts: float) -> tuple[float, float, float, float]:
@@ -423,15 +435,4 @@ def decode_step_s(times: ReplicaTimes, batch: float) -> float:
 
     Below the smallest known batch a step is as long as there; beyond the largest it grows in proportion.
     """
-    if batch > times.batches[-1]:
-        return times.decode_s[-1] * batch / times.batches[-1]
-    return linear(times.batches, times.decode_s, x=batch)
-
-
-def linear(xs: tuple[float, ...], ys: tuple[float, ...], *, x: float) -> float:
-    """Linear between known points, and the nearest end's value beyond."""
-    i = bisect_left(xs, x)
-    if i == 0 or i == len(xs):
-        return ys[0] if i == 0 else ys[-1]
-    share = (x - xs[i - 1]) / (xs[i] - xs[i - 1])
-    return ys[i - 1] + share * (ys[i] - ys[i - 1])
+    return _beside(times, batch)[0]
