@@ -90,7 +90,7 @@ def test_uneven_prompts_and_bursts_lengthen_waits() -> None:
 def test_saturated_is_the_most_that_clients_bring() -> None:
     full = Steady(TIMES, LOAD).full.rate_per_s
     rates = [of_clients(TIMES, LOAD, clients=n).rate_per_s for n in (1.0, 20.0, 200.0, 4000.0)]
-    assert rates == sorted(rates) and rates[-1] == pytest.approx(full, rel=CLOSE)
+    assert rates[:3] == sorted(rates[:3]) and rates[2:] == pytest.approx([full, full], rel=CLOSE)
 
 
 @given(st.floats(1.0, 1000.0))

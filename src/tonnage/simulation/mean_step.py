@@ -250,7 +250,7 @@ def _flow_at(
             low, high = (low, rate) if found < rate else (rate, high)
             rate = (low + high) / 2.0
     assert flow is not None
-    return flow, rate
+    return flow._replace(token_s=ideal / rate), rate
 
 
 def flow_at_rate(
