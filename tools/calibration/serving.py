@@ -116,6 +116,15 @@ Engines whose scheduler is compiled, and what a running sequence costs them: 3 t
 
 In Python it is 11 to 60 us (vLLM of 2024, DeepSpeed-MII, Megatron, vLLM on MI300X, SGLang).
 """
+COPIED: dict[Key, tuple[Key, Key | None]] = {
+    # one die, so what MI300X takes and not MI250, which is two
+    ("vllm", "AMD mi210", "0"): (("vllm", "AMD", "0"), ("vllm", "AMD", "0")),
+    ("vllm", "AMD CDNA2", "0.8"): (("vllm", "AMD", "0"), ("vllm", "AMD CDNA2", "0")),
+    ("vllm", "Intel", "0.8"): (("vllm", "NVIDIA", "0.8"), None),
+}
+"""Lines that nobody measured: whose host they take, and whose factors on kernels (none: as tables say)."""
+HOST: frozenset[str] = frozenset({*SCALE, "hidden_s", "reading_s"} - {"bubble"})
+"""What the host of an engine adds, whatever the accelerator is."""
 BY_HAND: frozenset[Key] = frozenset({("llamacpp", "Apple", "6330")})
 """Eras whose line was set otherwise, as its source says: their rows are no part of the era before."""
 EAGER = frozenset({"hf", "megatron"})
@@ -565,12 +574,17 @@ def _fit_one(key: Key) -> dict[str, float]:
 def write(fitted: dict[Key, dict[str, float]]) -> None:
     """Rewrite the rows of the table that were fitted; others stay."""
     rows: dict[Key, Mapping[str, str]] = {(r["engine"], r["vendor"], r["since"]): r for r in read_table(TABLE)}
-    numbers = (name for name in Overheads.__struct_fields__ if name != "ahead")  # of a release, not of a row
+    numbers = [name for name in Overheads.__struct_fields__ if name != "ahead"]  # of a release, not of a row
     columns = ["engine", "vendor", "since", *numbers, "source"]
     for (engine, vendor, since), values in fitted.items():
         cells = {name: f"{value:.4g}" for name, value in values.items()}
         source = f"tools/calibration/serving.py, {date.today():%Y-%m-%d}"
         rows[engine, vendor, since] = {"engine": engine, "vendor": vendor, "since": since, **cells, "source": source}
+    names = {*numbers} - {"reach_bytes_per_s"}
+    for copy, (host, kernels) in COPIED.items():
+        own, factors = rows[host], rows[kernels] if kernels else {}
+        cells = {name: (own if name in HOST else factors).get(name, "") for name in names}
+        rows[copy] = {**rows[copy], **cells}
     write_cells(TABLE, columns, [row for _, row in sorted(rows.items())])
 
 
