@@ -26,7 +26,7 @@ import numpy as np
 from refit import Problem, residuals
 
 from tonnage.core.deployment import Deployment, resolve
-from tonnage.core.serving_traffic import grid_of, pool_grids, pools_of, under_load
+from tonnage.core.serving_traffic import grid_of, pool_grids, pools_of, starts_together, under_load
 from tonnage.domain.case import ServeCase
 from tonnage.domain.engine_spec import Overheads, with_async_scheduling, with_prompt_read
 from tonnage.domain.precision import number_format
@@ -255,6 +255,7 @@ def answer(sample: Sample, overheads: Overheads) -> Served:
             clients=(at.case.traffic.concurrency or 1.0) / at.case.replicas,
             prompt_tokens=at.case.isl,
             output_tokens=at.case.osl,
+            together=starts_together(at.case.traffic),
             requests_per_client=at.case.traffic.requests_per_client,
         )
     return under_load(at, step_table(sample.grids[0], at.overheads))[0]
