@@ -266,7 +266,7 @@ def test_what_is_only_reckoned_is_simulated_before_it_is_the_answer(
     settled = Solution(guessed, problem, behind, old, solution.checks)
     cheaper, why = plan._adopt_cheaper(settled, fleet)
     found = cheaper.fleet
-    assert not why and all(one.simulated for one in cheaper.asked.chances if one.rates != (0.0,))
+    assert not why and not plan._unsure(cheaper)
     if reckoned > 1.0:
         assert found.cost == old.cost
     else:

@@ -80,7 +80,7 @@ def test_a_workload_may_ask_for_more_than_the_others() -> None:
 
 
 def test_what_no_accelerator_has_names_the_confidence_that_one_has() -> None:
-    tight = {**CHAT, "ttft": 0.5, "tpot": 0.03}
+    tight = {**CHAT, "ttft": 0.3, "tpot": 0.03}
     plan = planned(tight, accelerator="L4", quick=True)
     assert not plan.feasible and plan.binding.limit == "confidence"
     assert "80 % asked for" in (plan.binding.reason or "")

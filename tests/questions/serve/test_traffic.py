@@ -171,8 +171,8 @@ def settled(accelerator: str = "H100-SXM", **options: Any) -> Deployment:
     )
 
 
-def table_of(at: Deployment, batch: float) -> StepTable:
-    return step_table(steady_grid(at, Lengths(prompt_tokens=1000.0, output_tokens=300.0), batch=batch), at.overheads)
+def table_of(at: Deployment) -> StepTable:
+    return step_table(steady_grid(at, Lengths(prompt_tokens=1000.0, output_tokens=300.0)), at.overheads)
 
 
 def test_a_draft_takes_memory_for_its_weights_and_for_every_token() -> None:
@@ -200,15 +200,14 @@ def test_published_acceptance_fills_what_a_case_leaves_out() -> None:
 
 def test_drafts_gain_alone_and_lose_where_verified_tokens_are_computed() -> None:
     plain, drafting = settled("RTX-3090"), settled("RTX-3090", draft_model=DRAFT, speculative_tokens=3)
-    without, with_drafts = table_of(plain, 256.0), table_of(drafting, 256.0)
+    without, with_drafts = table_of(plain), table_of(drafting)
     gains = [without.decode_s(n, 1150.0) / with_drafts.decode_s(n, 1150.0) for n in (1, 8, 64, 256)]
     assert gains == sorted(gains, reverse=True) and gains[0] > 1.3 and gains[-1] < 1.0
 
 
 def test_each_token_more_is_a_pass_more_and_the_simulation_counts_the_same() -> None:
     tables = [
-        table_of(settled(draft_model=DRAFT, speculative_tokens=k, speculative_acceptance=0.6), 64.0)
-        for k in (1, 2, 3, 4)
+        table_of(settled(draft_model=DRAFT, speculative_tokens=k, speculative_acceptance=0.6)) for k in (1, 2, 3, 4)
     ]
     spent = [one.drafts_s(8) for one in tables]
     further = [later - before for before, later in pairwise(spent[1:])]

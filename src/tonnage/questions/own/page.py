@@ -44,7 +44,8 @@ REST: Final = "Why, assumptions, sources: --why"
 def _document(plan: OwnPlan, *, most: int | None) -> Document:
     """The plan as blocks; `most` models of each group, None = as many as a first screen has."""
     able = plan.able
-    shown = most or max(1, (LINES if plan.shared is None else LINES - 2) // max(1, len(able)))
+    taken = 0 if plan.shared is None else 1 + len(_carriers(plan))
+    shown = most or max(1, (LINES - taken) // max(1, len(able)))
     hidden = sum(max(0, len(group.rows) - shown) for group in able)
     first = first_screen(
         question=_question(plan),
