@@ -39,7 +39,7 @@ def priced(model: str, accelerator: str, engine: str, version: str | None, optio
     )
     at = resolve(case)
     lengths = Lengths(prompt_tokens=prompt, output_tokens=answer)
-    return step_table(steady_grid(at, lengths, batch=64.0), at.overheads)
+    return step_table(steady_grid(at, lengths), at.overheads)
 
 
 def options(draft: str, tokens: int, length: float) -> dict[str, object]:

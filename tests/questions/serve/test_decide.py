@@ -114,7 +114,7 @@ def test_burstier_arrivals_never_need_less(alone: ServePlan) -> None:
 
 def test_longer_requests_change_the_answer_where_planning_again_says_so() -> None:
     """Capacities between doublings are drawn on logarithms: the change lies within a tenth."""
-    request = serve_request(ASKED)
+    request = serve_request({**ASKED, "rate": "6/s"})
     now = plan_serve(request, today=TODAY)
 
     def at_lengths(share: float) -> ServePlan:
