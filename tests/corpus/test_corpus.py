@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from tools.corpus.__main__ import KEPT, TEXTS, compare, kept_answers, text_path
-from tools.corpus.asking import Question, ask, questions, workplace
-from tools.corpus.layers import differences
+from tools.corpus.asking import Answer, Question, ask, questions, workplace
+from tools.corpus.layers import differences, layers_of
 
 ROOT = Path(__file__).parents[2]
 CHOSEN = [question for question in questions() if question.chosen]
@@ -36,6 +36,12 @@ def test_a_question_that_reads_a_file_is_asked_after_the_one_that_writes_it() ->
     assert [writer.line for writer in exported.needs] == ["plan check.yaml -o plan.json"]
     with workplace():
         assert ask(exported).code == 0 and Path("plan.json").exists()
+
+
+def test_which_tables_were_read_decides_nothing() -> None:
+    texts = (f'{{"provenance": {{"catalogue": {{"data": "{data}"}}, "made": "today"}}}}' for data in ("f5fa", "0123"))
+    one, other = (layers_of(Answer(code=0, out=text, error="", files={})) for text in texts)
+    assert not differences(one, other) and "provenance.made" in one["decisions"]
 
 
 def test_a_moved_decision_number_or_word_is_seen() -> None:

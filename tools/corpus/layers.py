@@ -20,6 +20,9 @@ Layers = dict[str, Any]
 TOLERANCE: Final = 1e-9
 """Of a sum of numbers, relative to the sum of their sizes. [-]"""
 
+TABLES: Final = "provenance.catalogue.data"
+"""Which tables were read: it changes with each of them, whether or not an answer does, and decides nothing."""
+
 WHOLE: Final = 3
 """Entries of a list whose decisions are kept one by one; further ones are kept as one digest for each path."""
 
@@ -34,6 +37,8 @@ def layers_of(answer: Answer) -> Layers:
     words: dict[str, list[str]] = defaultdict(list)
     values, texts = _read(answer)
     for path, value in _leaves(values, ""):
+        if path.endswith(TABLES):
+            continue
         anywhere = _INDEX.sub("[]", path)
         if isinstance(value, float):
             numbers[anywhere].append(value)
