@@ -5,6 +5,7 @@ import pytest
 
 from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Layout
+from tonnage.simulation import closed_loop as module
 from tonnage.simulation.closed_loop import Load, closed_loop
 from tonnage.simulation.disaggregated import Pools, disaggregated_loop
 from tonnage.simulation.steps import StepTable
@@ -49,6 +50,20 @@ def test_one_client_waits_for_its_own_prompt_and_nothing_else() -> None:
 def test_prompts_that_start_together_share_a_step_within_the_budget() -> None:
     found = closed_loop(table(), load(), clients=8, requests_per_client=1)
     assert found.ttft_s == pytest.approx(DECODE + 8000 * PER_TOKEN)
+
+
+@pytest.mark.parametrize("clients", [1, 6, 40, 900])
+def test_pieces_of_a_long_prompt_are_played_together_as_one_by_one(
+    clients: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reads what the pieces before it left in the cache, beside answers that grow."""
+    grows = msgspec.structs.replace(table(), attention_s=((0.0, 1e-8), (0.0, 1e-2)), chunk_s=(0.0, PER_TOKEN, 1e-9))
+    long = load(prompt_tokens=90_000.0, spread=(0.9, 1.1))
+    at_once = closed_loop(grows, long, clients=clients)
+    monkeypatch.setattr(module, "_alike", lambda prompts, running: 1)
+    one_by_one = closed_loop(grows, long, clients=clients)
+    for name in ("ttft_s", "tpot_s", "e2e_s", "requests_per_s"):
+        assert getattr(at_once, name) == pytest.approx(getattr(one_by_one, name), rel=1e-9)
 
 
 def test_an_idle_engine_begins_with_the_first_prompt_and_the_others_join_its_next_step() -> None:

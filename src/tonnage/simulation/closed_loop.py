@@ -213,7 +213,7 @@ def _simulate(table: StepTable, load: Load, clients: float, *, rounds: int, log:
         done = _advance(running, count) if load.mixed or not prompts else []
         for one, tokens in prompts:
             one.begun = started if one.begun < 0 else one.begun
-            one.prompt -= tokens
+            one.prompt -= tokens * (1 if load.together else count)
             if one.prompt <= 1e-9:
                 waiting.popleft()
                 one.first = _first_token(one, now=now, step=step * count if load.together else step, weight=weight)
@@ -294,15 +294,27 @@ def _step(
     # one, it takes the pieces of one in turn.
     whole = sum(max(1.0, weight * t / one.length) if weight > 1.0 else 1.0 for one, t in prompts)
     passes = math.ceil(tokens / load.budget - 1e-9) if load.together else 1
+    pieces = 1 if load.together else _alike(prompts, running if load.mixed else [])
     step = MixedStep(
         prompt_tokens=tokens / passes,
         prompts=whole / passes,
         sequences=decodes if load.mixed else 0.0,
-        context=context,
-        cached=cached if weight <= 1.0 else max(0.0, length - tokens) / 2.0,
+        context=context + (pieces - 1) / 2.0,
+        cached=cached + (pieces - 1) / 2.0 * prompts[0][1] if weight <= 1.0 else max(0.0, length - tokens) / 2.0,
         dealt=load.company > 1.0,
     )
-    return step, passes
+    return step, max(passes, pieces)
+
+
+def _alike(prompts: list[tuple[_Cohort, float]], running: list[_Cohort]) -> int:
+    """
+    Steps in a row that one prompt alone fills, its last piece not among them, until an answer beside it ends: each is
+    longer than the one before by as much.
+    """
+    (one, tokens), *others = prompts
+    if others or tokens >= one.prompt - 1e-9:
+        return 1
+    return max(1, min([math.ceil(one.prompt / tokens - 1e-9) - 1, *(int(each.left) for each in running)]))
 
 
 def _advance(running: list[_Cohort], count: int) -> list[_Cohort]:

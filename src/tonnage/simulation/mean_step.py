@@ -37,6 +37,8 @@ MOST_BUSY: Final = 0.999
 """Share of time that prompts may take at most: beyond it queues have no end. [-]"""
 FEW_SLOTS: Final = 128.0
 """Slots up to which waits for one are summed state by state; of more, Sakasegawa's approximation. [requests]"""
+NO_WAIT: Final = 1e-6
+"""Of a service: a wait by that approximation for which no states are summed. [-]"""
 IN_ORDER: Final = 30.0
 """
 Clients whose prompts come half as unevenly as at random. Who has waited for another stays behind it: answers that
@@ -290,6 +292,7 @@ def flow_at_rate(
         prompts, carried = 1.0, busy
     else:
         prompts, total = (before.prompts, before.total_s) if before else (1.0, decode)
+        most = 8.0 * times.held
         for _ in range(FEW_TURNS):
             more, steps, longer, further = _more_s(times, prompts)
             added = first + more
@@ -305,7 +308,7 @@ def flow_at_rate(
                 ends, runs = 1.0, max(LEAST, -math.expm1(-coming * total))
                 found = (prompts + coming * total / runs) / 2.0
                 total = decode + runs * added
-            found = min(8.0 * times.held, max(1.0, found))
+            found = min(most, max(1.0, found))
             if abs(found / prompts - 1.0) < CLOSE_RATE:
                 break
             prompts = found
@@ -396,9 +399,10 @@ def _wait_for_slot(times: ReplicaTimes, rate: float, *, own: float, decoding: fl
     By Erlang's formula with the step of each batch, slots counted whole below and above a fraction; times the bunching
     of requests (`Flow.spread`).
     """
-    if slots > FEW_SLOTS:
-        each = own + decoding
-        return each * _waiting(slots, min(MOST_BUSY, rate * each / slots))
+    each = own + decoding
+    usual = each * _waiting(slots, min(MOST_BUSY, rate * each / slots))
+    if slots > FEW_SLOTS or usual < NO_WAIT * each:
+        return usual
     whole, waits = max(1, math.floor(slots)), list[float]()
     term = total = 1.0
     for k in range(1, whole + 2):
