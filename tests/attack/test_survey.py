@@ -9,10 +9,10 @@ QUICK = ("fit", "cost/rent-or-buy", "predict serve", "models", "plan/serve", "lo
 
 def test_refusals_at_every_entrance_are_short_sentences() -> None:
     """Their time is the machine's; `make attack` looks at it, and at the other questions."""
-    chosen = [body for body in bodies(lambda n: n % 97 == 0) if body.question in QUICK][::2]
+    chosen = [body for body in bodies(lambda n: n % 89 == 0) if body.question in QUICK][::2]
     found = [asked(face_of(number), body) for number, body in enumerate(chosen)]
     assert sum(map(bool, found)) >= 10 and max(len(why.encode()) for why in found) <= LONGEST
-    assert {body.question for body in bodies(lambda n: n % 97 == 0)} == set(questions())
+    assert {body.question for body in bodies(lambda n: n % 89 == 0)} == set(questions())
 
 
 def test_no_command_shows_a_hidden_character() -> None:

@@ -35,15 +35,23 @@ def test_beams_are_those_of_the_task() -> None:
     [
         ("single_stream", {}, Traffic(batch=1, static=True)),
         ("static_batch", {}, Traffic(batch=16, static=True)),
-        ("closed_loop", {}, Traffic(concurrency=16)),
-        ("closed_loop", {"notes": "80 requests; launch: …"}, Traffic(concurrency=16, requests_per_client=5)),
-        ("closed_loop", {"notes": "8 prompts; no warm-up"}, Traffic(concurrency=16, requests_per_client=1)),
-        ("closed_loop", {"notes": "16 prompts x1024 together"}, Traffic(concurrency=16)),
+        ("closed_loop", {}, Traffic(concurrency=16, start="together")),
+        (
+            "closed_loop",
+            {"notes": "80 requests; launch: …"},
+            Traffic(concurrency=16, requests_per_client=5, start="together"),
+        ),
+        (
+            "closed_loop",
+            {"notes": "8 prompts; no warm-up"},
+            Traffic(concurrency=16, requests_per_client=1, start="together"),
+        ),
+        ("closed_loop", {"notes": "16 prompts x1024 together"}, Traffic(concurrency=16, start="together")),
         ("burst", {}, Traffic(batch=16)),
         ("open_loop", {"request_rate_qps": 2.5}, Traffic(rate_per_s=2.5)),
         ("saturated", {"concurrency_or_batch": None}, Traffic(saturated=True)),
-        ("saturated", {}, Traffic(concurrency=16)),
-        ("saturated", {"requests_per_client": 47}, Traffic(concurrency=16, requests_per_client=47)),
+        ("saturated", {}, Traffic(concurrency=16, start="together")),
+        ("saturated", {"requests_per_client": 47}, Traffic(concurrency=16, requests_per_client=47, start="together")),
         ("memory_only", {"isl_tokens": None, "osl_tokens": None}, Traffic(concurrency=1)),
     ],
 )
@@ -153,7 +161,7 @@ def test_half_a_card_and_tensorrt_are_named_as_the_planner_knows_them() -> None:
 
 def test_a_sample_is_a_closed_loop_with_drawn_lengths() -> None:
     case = of_sample(sample())
-    assert case.traffic == Traffic(concurrency=64, requests_per_client=10)
+    assert case.traffic == Traffic(concurrency=64, requests_per_client=10, start="together")
     assert (case.isl, case.osl, case.length_spread) == (1024, 1024, (0.8, 1.0))
     assert (case.layout, case.year, case.engine_version) == (Layout(tp=8), 2026, "0.5.9")
     assert case.engine_options == {"max_num_batched_tokens": 8192}
@@ -221,7 +229,9 @@ def test_separate_pools_of_an_inference_row_are_pools() -> None:
     assert case.layout == case.disaggregation.decode == Layout(tp=8, ep=8)
     assert (case.disaggregation.prefill_workers, case.disaggregation.prefill) == (1, Layout(tp=4, ep=4))
     assert (case.replicas, case.engine_version) == (1, "v0.5.5.post2")
-    assert case.traffic == Traffic(concurrency=16, requests_per_client=5), "the public benchmark of separate pools"
+    assert case.traffic == Traffic(concurrency=16, requests_per_client=5, start="together"), (
+        "the public benchmark of separate pools"
+    )
     assert of_point(pools(engine="trtllm")).engine_version is None, "it prints the orchestrator's"
 
 
