@@ -48,6 +48,8 @@ def value(text: str, name: str) -> Any:
         ("sglang serve --model-path a/b --tp 8 --dp 4 --enable-dp-attention", "tp", 2),
         ("llama-server -m /models/x-Q5_K_M.gguf -c 8192 -np 4", "max_model_len", 2048),
         ("llama-server -m /models/x-Q5_K_M.gguf -c 8192 -np 4", "weights", "gguf-q5_k_m"),
+        ("llama-server -m /models/x-Q5_K_M.gguf -c 8192 -np 4 -kvu", "max_model_len", 8192),
+        ("llama-server -m /models/x-Q5_K_M.gguf -c 8192", "max_model_len", 8192),
         ("accelerate launch --num_processes 8 sft.py --model_name_or_path a/b --use_peft --load_in_4bit True "
          "--per_device_train_batch_size 2", "method", "qlora"),
         ("torchrun --nproc-per-node 8 -m torchtitan.train --module llama3 --config llama3_8b "

@@ -62,6 +62,20 @@ def test_llama_cpp_reserves_the_whole_context() -> None:
     assert found.tokens == 32768
 
 
+def test_slots_of_llama_cpp_share_the_context_where_nobody_says_how_many() -> None:
+    left, stated = (
+        pool("llamacpp", max_model_len=32768, demand=Demand(concurrency=4, context_tokens=16384), **settings)
+        for settings in ({}, {"max_num_seqs": 4})
+    )
+    assert left.tokens == stated.tokens == 4 * 16384
+    idle, divided = (
+        pool("llamacpp", max_model_len=32768, demand=Demand(context_tokens=16384), **settings)
+        for settings in ({}, {"max_num_seqs": 4})
+    )
+    assert idle.tokens == 32768  # one request may have half of it
+    assert divided.tokens == 4 * 16384  # a slot has to hold it by itself
+
+
 def test_a_demand_beyond_the_pool_says_by_how_much() -> None:
     found = pool("vllm", demand=Demand(context_tokens=131072, concurrency=8))
     assert not found.verdict.ok

@@ -135,6 +135,8 @@ class MemoryRule(Record, kw_only=True, forbid_unknown_fields=True):
     """Of kind need: the cache of max_model_len is allocated at the start."""
     few_outputs_since: Release = (0,)
     """Of kind cells: release whose graph has room for one row of logits a slot, and not for one a token."""
+    most_slots: int = 1
+    """Of kind cells: slots that it can be started with."""
     context_bytes: Mapping[str, float] = {}
     """Of kind cells: driver's context and kernels by vendor; none on others' parts and processors. [bytes]"""
 

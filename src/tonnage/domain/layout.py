@@ -83,6 +83,8 @@ class Engine(SparseRecord, kw_only=True):
     draft_model: str | None = None
     """A draft's own checkpoint (EAGLE-3); absent = the model's own layers draft."""
     kv_offload_bytes: float | None = None
+    kv_unified: bool | None = None
+    """Slots share the cells of the whole context, and no slot has a part of its own (llama.cpp)."""
     receive_interval: int | None = None
     """Decode steps between two looks at what has arrived (SGLang scheduler_recv_interval). [steps]"""
     batch_wait_steps: int | None = None

@@ -24,11 +24,13 @@ class Slots(Record, kw_only=True):
 
     count: float
     context: float
-    """Tokens of a slot. [tokens]"""
+    """Tokens of a slot, on average where they share one cache. [tokens]"""
     piece: float
     """Tokens of a prompt that are computed at once. [tokens]"""
     windows: bool = True
     """Windowed layers keep their window alone."""
+    unified: bool = False
+    """One cache is shared by all slots."""
 
     @property
     def tokens(self) -> float:
@@ -38,7 +40,9 @@ class Slots(Record, kw_only=True):
     @property
     def kept_piece(self) -> float:
         """What windowed layers keep beside their window; without end where they keep everything. [tokens]"""
-        return self.piece if self.windows else math.inf
+        if not self.windows:
+            return math.inf
+        return self.piece / self.count if self.unified else self.piece
 
     def cache_bytes(self, model: Model, kv_format: str, *, layout: Layout) -> float:
         """Cells and states of all slots on one rank. [bytes]"""
@@ -48,16 +52,24 @@ class Slots(Record, kw_only=True):
 
 
 def slots_of(engine: ResolvedEngine, *, concurrency: float, context: float) -> Slots:
-    """The slots that the settings ask for and as many as are wanted, each with room for a request of that context."""
+    """
+    The slots that the settings ask for and as many as are wanted, each with room for a request of that context.
+
+    Where they share one cache, its cells are those of the requests that run.
+    """
     settings = engine.settings
-    count = float(settings.max_num_seqs or 1)
-    each = max(1.0, context, (settings.max_model_len or 0.0) / count)
-    count = max(count, concurrency)
+    asked = float(settings.max_num_seqs or 1)
+    count = max(asked, concurrency)
+    if settings.kv_unified:
+        each = max(1.0, concurrency * context, settings.max_model_len or 0.0) / count
+    else:
+        each = max(1.0, context, (settings.max_model_len or 0.0) / asked)
     return Slots(
         count=count,
         context=each,
         piece=min(count * each, float(settings.max_num_batched_tokens or 512)),
         windows=engine.release >= engine.spec.memory.windows_since,
+        unified=bool(settings.kv_unified),
     )
 
 

@@ -189,3 +189,16 @@ def test_a_part_that_nobody_rents_is_planned_and_stands_after_those_with_a_price
     assert last.usd_per_month < first.usd_per_month
     (price, *_) = (chart for chart in tonnage.charts(beside) if "Price" in chart.title)
     assert price.rows and not any("MI455X" in str(row) for row in price.rows), "power is no price"
+
+
+def test_a_server_of_llama_cpp_has_as_many_slots_as_memory_holds() -> None:
+    found = plan(model="Qwen/Qwen3-8B", rate="0.2/s", engine="llamacpp", precision="gguf-q8_0", accelerator="L40S")
+    option = found.options[0]
+    engine = option.configuration.engine
+    assert option.replicas == 1  # with a single slot requests wait behind each other, and 23 were needed
+    assert engine.max_num_seqs == 64 and engine.max_model_len == 64 * 4096
+    longer = plan(
+        model="Qwen/Qwen3-8B", rate="0.2/s", engine="llamacpp", precision="gguf-q8_0", accelerator="L40S", context="32k"
+    )
+    engine = longer.options[0].configuration.engine
+    assert engine.max_num_seqs == 8 and engine.max_model_len == 8 * 32_000

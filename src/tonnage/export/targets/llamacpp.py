@@ -43,6 +43,8 @@ _QUANT = re.compile(r"(?i)(?<![a-z0-9])(iq4_xs|q[2-8]_k(?:_[sml])?|q[458]_[01]|b
 def _context_per_slot(found: Fields) -> Fields:
     """The context is shared by the slots; weights are named by the file, or behind the repository's colon."""
     slots = max(1, found.get("max_num_seqs", 1))
+    if found.get("kv_unified"):
+        slots = 1
     if found.get("max_model_len"):
         found["max_model_len"] = max(1, found["max_model_len"] // slots)
     else:
@@ -62,7 +64,7 @@ OPTIONS = Options(
     counts={
         "ctx_size": "max_model_len",
         "parallel": "max_num_seqs",
-        "batch_size": "max_num_batched_tokens",
+        "ubatch_size": "max_num_batched_tokens",
     },
     texts={
         "hf_repo": "model",
@@ -71,7 +73,9 @@ OPTIONS = Options(
         "cache_type_k": "kv",
         "split_mode": "split",
     },
+    flags={"kv_unified": ("kv_unified", True), "no_kv_unified": ("kv_unified", False)},
     short={
+        "kvu": "kv_unified",
         "hf": "hf_repo",
         "hfr": "hf_repo",
         "m": "model",
@@ -94,16 +98,16 @@ OPTIONS = Options(
 
 
 def serve(d: Deployment) -> Server:
-    """One replica of `llama-server`: its context is shared by the slots, so the flag is the product of the two."""
+    """One replica of `llama-server`: each slot has its part of the context, which is that of all of them."""
     if d.layout.dp > 1 or d.layout.ep > 1:
         raise BadRequest("llama.cpp has neither data-parallel attention nor expert parallelism; choose another option")
     cache = TARGET.word("KV cache", d.precision.kv)
     argv = ["llama-server", "--hf-repo", f"{_repository(d)}:{_weights(d.precision.weights)}"]
-    slots, length = d.engine.max_num_seqs, d.max_model_len
     options = {
-        "parallel": slots,
-        "ctx-size": length * (slots or 1) if length is not None else None,
-        "batch-size": d.engine.max_num_batched_tokens,
+        "parallel": d.engine.max_num_seqs,
+        "ctx-size": d.max_model_len,
+        "batch-size": d.engine.max_num_batched_tokens,  # no piece is computed that is longer
+        "ubatch-size": d.engine.max_num_batched_tokens,
         "cache-type-k": cache,
         "cache-type-v": cache,
         "n-gpu-layers": "all",

@@ -22,7 +22,7 @@ from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.requests.common import Filters, Lengths, Slo
 from tonnage.domain.requests.groups import AdapterFields, Adapters
 from tonnage.domain.requests.serve import Serve
-from tonnage.engines.registry import planned_engines
+from tonnage.engines.registry import engine_spec, planned_engines
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.physics.memory import resolve_precision
 from tonnage.questions.adopt.question import ADOPTION_SCHEMA, Adopt, Adoption, Running, ServeSides
@@ -93,8 +93,8 @@ def served_today(request: Adopt, running: Running, *, accelerator: str, addition
         serve = replace(serve, slo=Slo(percentile=serve.slo.percentile))
         outcome = outcome_of(serve, model, site=site, configuration=configuration)
     # What replaces a server takes the longest request that it takes, not only those that came.
-    longest = _stated_context(configuration, model)
-    written = configuration.engine.max_model_len
+    written = running.value("max_model_len")
+    longest = _stated_context(written, model)
     if longest is not None and written is not None and longest < written:
         assumed.append(
             f"context: {longest:,} tokens, what {model_name(model.id)} was made for; the file sets {written:,},"
@@ -273,6 +273,9 @@ def _configuration(
         findings.append(f"a replica needs {used} accelerators (tp x pp x dp) and {reserved} are reserved for it")
     options = {name: values[name] for name in Engine.__struct_fields__ if name in values}
     options["adapters"] = _adapters(running)
+    if engine_spec(running.program).memory.kind == "cells" and "max_model_len" in options:
+        slots = 1 if options.get("kv_unified") else options.get("max_num_seqs", 1)
+        options["max_model_len"] *= slots  # of all slots
     engine = msgspec.convert({**options, "name": running.program, "version": running.version}, Engine)
     configuration = Configuration(
         accelerator=accelerator, layout=layout, precision=_precision(running, model), engine=engine
@@ -372,9 +375,8 @@ def _better(
     return plan_serve(wanted, additions=additions, today=today)
 
 
-def _stated_context(configuration: Configuration, model: Model) -> int | None:
+def _stated_context(stated: int | None, model: Model) -> int | None:
     """The context that the file sets for its server, as far as the model was made for it. [tokens]"""
-    stated = configuration.engine.max_model_len
     return stated if stated is None or model.max_context is None else min(stated, model.max_context)
 
 

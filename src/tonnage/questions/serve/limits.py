@@ -23,11 +23,11 @@ from tonnage.domain.plan import Configuration, Rejection, ServeOption
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.serve import Batch, Serve
-from tonnage.engines.registry import engine_spec, planned_engines, release_of
+from tonnage.engines.registry import defaults, engine_spec, planned_engines, release_of, resolve_engine
 from tonnage.errors import BadRequest
 from tonnage.optimize.layouts import replica_layouts
 from tonnage.simulation.capacity import Point
-from tonnage.simulation.kvcache import Demand, longest_bytes
+from tonnage.simulation.kvcache import Demand, kv_pool, longest_bytes
 from tonnage.units import show
 
 
@@ -74,13 +74,40 @@ def configurations(
                 accelerator=part.id,
                 layout=layout,
                 precision=precision,
-                engine=Engine(name=engine, max_model_len=request.max_context),
+                engine=_engine(request, model, accelerator=part, engine=engine, layout=layout, precision=precision),
                 intra_link=site.intra_link,
             )
             for layout in replica_layouts(
                 model, part, per_node=site.per_node, max_ranks=most, layered=layered, domain=domain
             )
         ]
+
+
+def _engine(
+    request: Serve, model: Model, *, accelerator: Accelerator, engine: str, layout: Layout, precision: Precision
+) -> Engine:
+    """
+    The engine with its settings; where every slot's cache is allocated at the start (llama.cpp), with as many slots as
+    memory has room for, in powers of two: more wait for none, and decode in one step.
+
+    A slot holds the longest request, or where none is stated the context that the engine takes by itself.
+    """
+    plain = Engine(name=engine, max_model_len=request.max_context)
+    spec = engine_spec(engine)
+    if spec.memory.kind != "cells":
+        return plain
+    filled = defaults(plain, accelerator, model=model, layout=layout)
+    mean = math.ceil(request.lengths.prompt_tokens + request.lengths.output_tokens)
+    each = request.max_context or max(filled.max_model_len or 0, mean)
+    slots = spec.memory.most_slots
+    while True:
+        asked = replace(plain, max_num_seqs=slots, max_model_len=slots * each)
+        running = resolve_engine(defaults(asked, accelerator, model=model, layout=layout))
+        demand = Demand(concurrency=slots, context_tokens=each)
+        fits = kv_pool(model, accelerator, precision=precision, engine=running, layout=layout, demand=demand).verdict.ok
+        if fits or slots == 1:
+            return asked
+        slots //= 2
 
 
 def _starts(precision: Precision, request: Serve, model: Model, engine: str) -> bool:

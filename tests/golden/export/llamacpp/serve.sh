@@ -9,8 +9,9 @@ set -euo pipefail
 exec llama-server \
   --hf-repo bartowski/Meta-Llama-3.1-70B-Instruct-GGUF:Q4_K_M \
   --parallel 4 \
-  --ctx-size 131072 \
+  --ctx-size 32768 \
   --batch-size 2048 \
+  --ubatch-size 2048 \
   --cache-type-k q8_0 \
   --cache-type-v q8_0 \
   --n-gpu-layers all \
