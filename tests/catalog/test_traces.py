@@ -388,6 +388,12 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
         fetch_trace("azure2023-convv", folder=tmp_path)
 
 
+def test_a_public_log_that_was_not_fetched_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(BadFact, match=f"tonnage catalog traces --fetch {NAME}"):
+        find_trace(NAME)
+
+
 def test_the_command_says_the_licence_and_a_simulation_plays_it_by_name(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,8 @@ def test_only_targets_that_know_pools_take_them() -> None:
                 exported(plan(**APART, name="sglang", block_tokens=1), target)
         with pytest.raises(Refused, match="of vllm that fit a node each; export to dynamo"):
             exported(plan(**APART, **TWO_NODES), target)
+    # Dynamo starts each worker by itself, of any engine and on any nodes.
+    assert dynamo_workers(**APART, name="sglang", block_tokens=1).keys() == {"prefill", "decode"}
 
 
 UNITS = ("vllm", "kubernetes", "skypilot", "slurm")

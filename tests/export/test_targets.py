@@ -52,6 +52,11 @@ def test_context_is_cut_to_what_the_cache_holds() -> None:
     assert "--max-model-len 50000" in text and "Context is cut to 50,000 of 131,072" in text
 
 
+def test_every_target_at_once_is_refused_where_none_starts_the_option() -> None:
+    with pytest.raises(Refused, match="no target starts h100-sxm5-80gb tp2 fp8 mlx kv-fp8 rented at verda; --to list"):
+        written("all", name="mlx", provider="verda")
+
+
 def test_fp8_is_quantised_while_loading_only_from_sixteen_bits() -> None:
     assert "--quantization fp8" in written("vllm")
     assert "--quantization" not in written("vllm", model="nvidia/Llama-3.1-70B-Instruct-FP8")

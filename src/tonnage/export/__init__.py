@@ -92,7 +92,8 @@ def written(plan: Plan, option: Option, *, to: str) -> Written:
         return Written(files, target.title, target.start_of(files))
     found = offered(plan, option)
     if not found.ready:
-        raise BadRequest(next(iter({**found.lacking, **found.refused}.values())))
+        why = f"no target starts {option.configuration.label()} rented at {option.bill.provider}; --to list says why"
+        raise BadRequest(next(iter(found.lacking.values()), why))
     files, known = Files(), known_targets()
     told = [f"Files of {option.configuration.label()}, planned on {plan.provenance.made}.", "", "In its folder, start"]
     for name in found.ready:

@@ -1,4 +1,4 @@
-"""What the setups of one training run share, so that a search over many of them computes it once."""
+"""What the setups of one training run, or the plans of one service, share: computed once in a search over many."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 from tonnage.domain.training import TrainSetup
 
 Known = dict[tuple[object, ...], Any]
-"""What was computed for a run, whose places, software, layouts, batches and recomputation alone differ."""
+"""What was computed for a run, whose places, software, layouts, batches and recomputation alone differ; or for a
+service, whose rate, budget and confidence alone differ."""
 Made = TypeVar("Made")
 
 

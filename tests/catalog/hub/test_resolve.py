@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.catalog.hub.files import CONFIG
 
-from tonnage.catalog import Additions
+from tonnage.catalog import NOTHING, Additions
 from tonnage.catalog.hub.names import bare_size, decoder_of_size, find, index, parse_name
-from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.hub.resolve import resolve, resolve_text
 from tonnage.catalog.models import model
 from tonnage.domain.model import Attention, Model
 from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName
@@ -20,6 +20,14 @@ from tonnage.physics.parameters import parameters
 def test_a_model_stays_what_it_is() -> None:
     one = model("gpt2")
     assert resolve(one) is one
+
+
+@pytest.mark.parametrize(("name", "tokens"), [("resnet50", 1.0), ("BAAI/bge-base-en-v1.5", 2.0)])
+def test_what_decodes_no_text_is_refused_where_text_is_asked_for(name: str, tokens: float) -> None:
+    with pytest.raises(BadRequest, match="decodes no text; ask `tonnage plan infer"):
+        resolve_text(name, additions=NOTHING, tokens=tokens)
+    assert resolve_text("BAAI/bge-base-en-v1.5", additions=NOTHING, tokens=1.0).layers  # one pass
+    assert resolve_text("Qwen/Qwen3-8B", additions=NOTHING, tokens=tokens).layers
 
 
 def test_a_name_and_a_variant_come_from_the_catalogue() -> None:

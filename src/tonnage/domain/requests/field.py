@@ -38,6 +38,7 @@ ALIASES: Final = {
     "ttft": "time-to-first-token ttft-slo",
     "tpot": "itl inter-token-latency time-per-output-token tpot-slo tbt",
     "budget": "max-cost max-price cost",
+    "host_memory": "memory ram",
     "lora_rank": "rank lora-r",
     "examples": "samples dataset-size num-samples",
     "tokens": "train-tokens num-tokens dataset-tokens",

@@ -250,6 +250,8 @@ KEPT: Final = 4096
 """Replicas that searches at one rate after the other share: a quarter less work over the whole market."""
 Price = Callable[[float], ServeOption | None]
 """Rate -> the cheapest option within objectives and budget; None = there is none."""
+Options = Callable[[Serve], tuple[ServeOption, ...]]
+"""The service at some rate and budget -> its options by averages, the cheapest first."""
 
 
 def largest_rate(price: Price, budget_usd_per_h: float = 0.0) -> tuple[ServeOption, float, float] | None:
@@ -285,24 +287,16 @@ def largest_rate(price: Price, budget_usd_per_h: float = 0.0) -> tuple[ServeOpti
     return option, low, high
 
 
-def _price_service(request: Budget, model: str, *, additions: Additions, today: date) -> tuple[Serve, Price, Price]:
-    """
-    The service of one model, and two functions from a rate [1/s] to its cheapest sure option within the budget: at a
-    price that its seller states, or at anybody's.
-    """
+def _price_service(request: Budget, model: str, *, additions: Additions, today: date) -> tuple[Serve, Options]:
+    """The service of one model within the budget, and a function from it at any rate and budget to its options."""
     assert request.serve is not None
     serve = replace(request.serve, model=model, quick=True, budget_usd_per_h=request.usd_per_h)
+    return serve, partial(serve_options, additions=additions, today=today, times=1.0, known={})
 
-    def anybody(rate: float) -> ServeOption | None:
-        options = serve_options(replace(serve, rate_per_s=rate), additions=additions, today=today, times=1.0)
-        return options[0] if options and options[0].sure else None
 
-    def seller(rate: float) -> ServeOption | None:
-        # Options at prices of sellers stand first: where the first has none, nothing at such a price is affordable.
-        option = anybody(rate)
-        return option if option is not None and option.bill.trust == "primary" else None
-
-    return serve, seller, anybody
+def _sure(options: tuple[ServeOption, ...]) -> ServeOption | None:
+    """The cheapest option, where it is as sure as asked."""
+    return options[0] if options and options[0].sure else None
 
 
 def largest_affordable(request: Budget, *, additions: Additions, today: date) -> tuple[Affordable, ...]:
@@ -311,15 +305,23 @@ def largest_affordable(request: Budget, *, additions: Additions, today: date) ->
     not even a few requests a day can be paid.
     """
     assert request.model is not None
-    serve, seller, anybody = _price_service(request, request.model, additions=additions, today=today)
+    serve, options = _price_service(request, request.model, additions=additions, today=today)
     budget = request.usd_per_h or 0.0
+
+    def anybody(rate: float) -> ServeOption | None:
+        return _sure(options(replace(serve, rate_per_s=rate)))
+
+    def seller(rate: float) -> ServeOption | None:
+        # Options at prices of sellers stand first: where the first has none, nothing at such a price is affordable.
+        option = anybody(rate)
+        return option if option is not None and option.bill.trust == "primary" else None
+
     with kept_replicas(KEPT):
         found = largest_rate(seller, budget) or largest_rate(anybody, budget)
-    if found is None:
-        return ()
-    option, rate, beyond = found
-    unbounded = replace(serve, rate_per_s=beyond, budget_usd_per_h=None)
-    more = serve_options(unbounded, additions=additions, today=today, times=1.0)
+        if found is None:
+            return ()
+        option, rate, beyond = found
+        more = options(replace(serve, rate_per_s=beyond, budget_usd_per_h=None))
     sure = next((one.usd_per_month for one in more if one.sure), None)
     return (_affordable(serve, option, rate=rate, beyond=beyond, costs=sure),)
 
@@ -336,9 +338,9 @@ def best_models(request: Budget, *, additions: Additions, today: date) -> tuple[
     looked = 0
     for model, _ in models_by_quality():
         looked += 1
-        serve, _, anybody = _price_service(request, model, additions=additions, today=today)
+        serve, options = _price_service(request, model, additions=additions, today=today)
         try:
-            option = anybody(request.rate_per_s)
+            option = _sure(options(replace(serve, rate_per_s=request.rate_per_s)))
         except BadRequest:
             continue  # a context that this model does not take
         if option is not None:

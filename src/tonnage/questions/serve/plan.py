@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from functools import partial
 from typing import Final, NamedTuple
@@ -35,6 +35,7 @@ from tonnage.domain.plan import BY_AVERAGES, Configuration, ServeOption, ServePl
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.serve_parts import FleetDay, ImageCosts
 from tonnage.domain.sessions import SessionCosts
+from tonnage.physics.known import Known, remembered
 from tonnage.pricing.bills import primary_first
 from tonnage.questions.serve import limits, narrative
 from tonnage.questions.serve.apart import separate_pools
@@ -53,7 +54,7 @@ from tonnage.questions.serve.decide import (
     without_too_dear,
 )
 from tonnage.questions.serve.option import Candidate, costs_of, has_objectives, most_of, roofline
-from tonnage.questions.serve.settings import Known, best_settings, chances_of
+from tonnage.questions.serve.settings import best_settings, chances_of
 from tonnage.questions.serve.tokens import tokens_instead
 from tonnage.questions.serve.variations import (
     Variations,
@@ -109,7 +110,7 @@ def _look(asked: Context[Serve]) -> Found[Serve, ServeOption, ServePlan]:
     if not allowed.precisions and ranked and ranked[0].sure and not stop_asked():
         # The option by averages that another checkpoint would bring, where it costs less than the first.
         averaged = replace(within, request=replace(allowed, quick=True))
-        other = _search_formats(averaged, open_sites, times=1.0, startable=False)
+        other = _search_formats(averaged, open_sites, times=1.0, startable=False, known={})
         refused += limits.needs_checkpoint(request, model, first=ranked[0], options=other.ranked)
     return Found(
         options=with_load_curve(request, ranked, found=search.serving),
@@ -200,36 +201,41 @@ class _Search(NamedTuple):
     ranked: tuple[ServeOption, ...]
 
 
-def _search(asked: Context[Serve], open_sites: Sequence[Site], *, times: float = FOLDED) -> _Search:
+def _search(
+    asked: Context[Serve], open_sites: Sequence[Site], *, times: float = FOLDED, known: Known | None = None
+) -> _Search:
     """
     Every configuration that can be started from the model's checkpoint, and the options among them in their order.
 
-    Those that need another checkpoint come with them only where no other meets the objectives surely enough.
+    Those that need another checkpoint come with them only where no other meets the objectives surely enough. `known`
+    keeps what no load moves.
     """
-    found = _search_formats(asked, open_sites, times=times)
+    known = {} if known is None else known
+    found = _search_formats(asked, open_sites, times=times, known=known)
     if asked.request.precisions or (found.ranked and (found.ranked[0].sure or stop_asked())):
         return found
-    other = _search_formats(asked, open_sites, times=times, startable=False)
+    other = _search_formats(asked, open_sites, times=times, startable=False, known=known)
     serving = found.serving + other.serving
     ranked, dear = _ranked(asked.request, serving)
     return _Search(found.outcomes + other.outcomes, serving, found.missed + other.missed + dear, ranked)
 
 
 def _search_formats(
-    asked: Context[Serve], open_sites: Sequence[Site], *, times: float, startable: bool = True
+    asked: Context[Serve], open_sites: Sequence[Site], *, times: float, known: Known, startable: bool = True
 ) -> _Search:
     """
     Every configuration of every site in formats of one kind (`startable` or not), by averages or simulated, and the
     options among them.
     """
     request = asked.request
-    tried = _worth_it(request, asked.model, open_sites, times=times, startable=startable)
+    outcome = partial(outcome_of, request, asked.model, known=known)
+    tried = _worth_it(request, asked.model, open_sites, outcome=outcome, times=times, startable=startable)
     outcomes = [*tried.refused, *(outcome for _, outcome in tried.looked_at)]
-    plain, known = [one for one in outcomes if isinstance(one, Candidate)], Known()
+    plain = [one for one in outcomes if isinstance(one, Candidate)]
     varied: dict[tuple[str, int], Candidate] = {}
     for at in chances_of(request):
-        made = best_settings(at, asked.model, looked_at=tried.looked_at, known=known, outcome_of=outcome_of)
-        made += kept_apart(at, [*plain, *made], best=math.inf)
+        made = best_settings(at, asked.model, looked_at=tried.looked_at, outcome_of=outcome)
+        made += kept_apart(at, [*plain, *made], known=known)
         varied |= {(repr(one.configuration), id(one.site)): one for one in made}
     outcomes += varied.values()
     candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
@@ -257,17 +263,25 @@ def _ranked(request: Serve, serving: list[Priced]) -> tuple[tuple[ServeOption, .
 
 
 def serve_options(
-    request: Serve, *, additions: Additions = catalog.NOTHING, today: date, times: float = FOLDED
+    request: Serve,
+    *,
+    additions: Additions = catalog.NOTHING,
+    today: date,
+    times: float = FOLDED,
+    known: Known | None = None,
 ) -> tuple[ServeOption, ...]:
     """
     The options of the plan in their order, without what explains them: what a sweep over many plans asks for.
 
     Those whose single replica costs more than so many times the plan are left out; where only the first counts, 1.
+    `known` is what requests share that differ in rate, budget and confidence alone, at first empty.
     """
     asked = _ask(request, additions, today)
     allowed, _, no_format = apply_quality_floor(request, asked.model)
-    open_sites = sites(request.filters, additions=additions)[0] if no_format is None else ()
-    return _search(replace(asked, request=allowed), tuple(with_slices(open_sites)), times=times).ranked
+    if no_format is not None:
+        return ()
+    open_sites = remembered(known, (), made=lambda: (*with_slices(sites(request.filters, additions=additions)[0]),))
+    return _search(replace(asked, request=allowed), open_sites, times=times, known=known).ranked
 
 
 def _sessions(asked: Context[Serve], first: ServeOption, *, serving: list[Priced]) -> SessionCosts | None:
@@ -301,7 +315,15 @@ class _Tried(NamedTuple):
     """Cost of the cheapest plan among them. [USD/h]"""
 
 
-def _worth_it(request: Serve, model: Model, open_sites: Sequence[Site], *, times: float, startable: bool) -> _Tried:
+def _worth_it(
+    request: Serve,
+    model: Model,
+    open_sites: Sequence[Site],
+    *,
+    outcome: Callable[..., Candidate | Infeasible],
+    times: float,
+    startable: bool,
+) -> _Tried:
     """
     Every configuration of every site whose single replica costs no more than so many times the plan.
 
@@ -332,10 +354,10 @@ def _worth_it(request: Serve, model: Model, open_sites: Sequence[Site], *, times
         if least > times * best:
             dear[configuration.accelerator] = min(dear.get(configuration.accelerator, math.inf), least)
             continue
-        outcome = outcome_of(request, model, site=site, configuration=configuration)
-        looked_at.append((site, outcome))
-        if isinstance(outcome, Candidate) and not (asked and outcome.firm(request) <= 0.0):
-            best = min(best, primary_cost(request, outcome))
+        found = outcome(site=site, configuration=configuration)
+        looked_at.append((site, found))
+        if isinstance(found, Candidate) and not (asked and found.firm(request) <= 0.0):
+            best = min(best, primary_cost(request, found))
     places = {configuration.accelerator: configuration for _, _, _, configuration in reversed(tries)}
     too_dear = [
         Infeasible(configuration=places[name], verdict=limits.too_dear(least, best=best, times=times))
@@ -376,19 +398,30 @@ def _configurations(
             yield from engine_modes(request, model, configuration=made)
 
 
-def outcome_of(request: Serve, model: Model, *, site: Site, configuration: Configuration) -> Candidate | Infeasible:
-    """The configuration by the mean field: what one replica takes, or why it cannot serve or be rented."""
-    replica = reusing_replica(request, configuration, model=model, accelerator=site.accelerator)
-    most = most_of(request, replica, configuration=configuration)
-    if isinstance(most, Infeasible):
-        return most
-    state, best, binds = most
-    if not any(costs_of(site, replicas=1, ranks=configuration.layout.ranks, request=request)):
-        return Infeasible(configuration=configuration, verdict=limits.no_offer(site, configuration))
-    odds = Odds(Curve(request, replica, state=state), request.slo)
-    return Candidate(
-        site=site, configuration=configuration, replica=replica, best=best, binds=binds, state=state, odds=odds
-    )
+def outcome_of(
+    request: Serve, model: Model, *, site: Site, configuration: Configuration, known: Known | None = None
+) -> Candidate | Infeasible:
+    """
+    The configuration by the mean field: what one replica takes, or why it cannot serve or be rented. Read from `known`
+    where it is there, and kept.
+    """
+    known = {} if known is None else known
+    key = id(site), configuration
+    if key not in known:
+        replica = reusing_replica(request, configuration, model=model, accelerator=site.accelerator)
+        most = most_of(request, replica, configuration=configuration)
+        if isinstance(most, Infeasible):
+            known[key] = most
+        elif not any(costs_of(site, replicas=1, ranks=configuration.layout.ranks, request=request)):
+            known[key] = Infeasible(configuration=configuration, verdict=limits.no_offer(site, configuration))
+        else:
+            state, best, binds = most
+            odds = Odds(Curve(request, replica, state=state), request.slo)
+            known[key] = Candidate(
+                site=site, configuration=configuration, replica=replica, best=best, binds=binds, state=state, odds=odds
+            )
+    found: Candidate | Infeasible = known[key]
+    return found
 
 
 SERVE: Final[Kind[Serve, Context[Serve], ServeOption, ServePlan]] = Kind(

@@ -30,9 +30,7 @@ LEAST: Final = 0.7
 
 Outcome = Candidate | Infeasible
 OutcomeOf = Callable[..., Outcome]
-"""Request, model, and by name site and configuration -> the configuration by the mean field, or why it cannot serve."""
-Known = dict[tuple[str, int], Outcome]
-"""What was looked at already, by configuration and site."""
+"""By name site and configuration -> the configuration by the mean field, or why it cannot serve."""
 
 
 def chances_of(request: Serve) -> list[Serve]:
@@ -45,7 +43,6 @@ def best_settings(
     model: Model,
     *,
     looked_at: Sequence[tuple[Site, Outcome]],
-    known: Known,
     outcome_of: OutcomeOf,
 ) -> list[Candidate]:
     """
@@ -64,10 +61,7 @@ def best_settings(
     for least, _, site, found, configuration in sorted(tries, key=lambda one: one[:2]):
         if least >= best:
             break
-        key = repr(configuration), id(site)
-        if key not in known:
-            known[key] = outcome_of(request, model, site=site, configuration=configuration)
-        made = known[key]
+        made = outcome_of(site=site, configuration=configuration)
         if not isinstance(made, Candidate):
             continue
         needed, changes = _needed(request, made), len(configuration.settings())

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
@@ -40,6 +41,7 @@ from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.groups import Images
 from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import engine_spec
+from tonnage.physics.known import Known, remembered
 from tonnage.questions.serve import limits
 from tonnage.questions.serve.chance import Curve, Odds
 from tonnage.questions.serve.drafts import draft_notes, drafts_for, drafts_told
@@ -160,14 +162,14 @@ def _variation_notes(request: Serve, model: Model) -> tuple[str, ...]:
     return (tried,)
 
 
-def kept_apart(request: Serve, found: list[Candidate], *, best: float) -> list[Candidate]:
+def kept_apart(request: Serve, found: list[Candidate], *, known: Known) -> list[Candidate]:
     """
     Prompts and answers on workers of their own, where that costs less than the same configuration, and than any other.
 
     Apart, workers take at most what they keep up with together: what their replicas would cost, at least two, is the
-    least. In that order, until none that is left can cost less than the best plan.
+    least. In that order, until none that is left can cost less than the best plan. `known` keeps what no load moves.
     """
-    tries: list[tuple[float, int, Candidate]] = []
+    best, tries = math.inf, list[tuple[float, int, Candidate]]()
     for one in found:
         if _may_split(request, one):
             least = least_with(request, one, site=one.site, gain=1.0, fewest=2)
@@ -177,7 +179,7 @@ def kept_apart(request: Serve, found: list[Candidate], *, best: float) -> list[C
     for least, _, one in sorted(tries, key=lambda each: each[:2]):
         if least >= best:
             break
-        made = _in_units(request, one, below=min(best, sure_cost(request, one)))
+        made = _in_units(request, one, below=min(best, sure_cost(request, one)), known=known)
         if made is not None:
             chosen.append(made)
             best = min(best, sure_cost(request, made))
@@ -388,7 +390,22 @@ def with_encoders(request: Serve, found: Candidate) -> list[PoolWorkers]:
     return made
 
 
-def _in_units(request: Serve, found: Candidate, *, below: float) -> Candidate | None:
+def _as_unit(request: Serve, found: Candidate, *, workers: PoolWorkers) -> Candidate | None:
+    """A candidate's configuration as a unit of so many workers, its odds still the candidate's; None if it misses."""
+    worker, state = unit_of(request, found, workers=workers)
+    best, binds = state.largest() if state is not None else (None, "")
+    if state is None or best is None:
+        return None
+    configuration = in_units_of(found.configuration, workers)
+    return replace(found, configuration=configuration, replica=worker, best=best, binds=binds, state=state)
+
+
+def _with_odds(request: Serve, unit: Candidate) -> Candidate:
+    """A unit with odds of its own."""
+    return replace(unit, odds=Odds(Curve(request, unit.replica, state=unit.state), request.slo))
+
+
+def _in_units(request: Serve, found: Candidate, *, below: float, known: Known) -> Candidate | None:
     """
     The cheapest unit of a configuration that meets the objectives surely enough for less than `below` [USD/h], at a
     price that its seller states; None where no unit does.
@@ -397,23 +414,19 @@ def _in_units(request: Serve, found: Candidate, *, below: float) -> Candidate | 
     for workers in _unit_sizes(request, found):
         if found.replica.reuse is not None and _least_apart(request, found, workers=workers) >= below:
             continue
-        worker, state = unit_of(request, found, workers=workers)
-        best, binds = state.largest() if state is not None else (None, "")
-        if state is None or best is None:
+        made = remembered(known, (id(found), workers), made=partial(_as_unit, request, found, workers=workers))
+        if made is None:
             continue
-        configuration = in_units_of(found.configuration, workers)
         # An even chance ends where the prediction does; less than that may be asked for.
-        most = best if request.confidence >= EVEN else state.at(state.most)
-        made = replace(found, configuration=configuration, replica=worker, best=best, binds=binds, state=state)
+        most = made.best if request.confidence >= EVEN else made.state.at(made.state.most)
         least = made.cost(request, replicas_of(request, most)).compared
         if least < below:
-            tries.append((least, configuration.ranks, made))
+            tries.append((least, made.configuration.ranks, made))
     chosen: tuple[float, Candidate] | None = None
     for least_usd, _, tried in sorted(tries, key=lambda one: one[:2]):
         if least_usd >= (chosen[0] if chosen else below):
             break
-        odds = Odds(Curve(request, tried.replica, state=tried.state), request.slo)
-        made = replace(tried, odds=odds)
+        made = remembered(known, (id(tried),), made=partial(_with_odds, request, tried))
         if made.firm(request) <= 0.0:
             continue
         cost = made.cost(request, needed_of(request, made))
