@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.command import told as answer_of
 from tests.sweeps import FULL
 
+import tonnage
 from tonnage import export
 from tonnage.adopt import read_running
 from tonnage.adopt.shell import expand_text, read_script
@@ -311,3 +312,12 @@ def test_a_stated_load_beyond_what_it_carries_is_a_finding() -> None:
     assert isinstance(found.better, ServePlan) and found.better.feasible
     best = found.better.options[0]
     assert best.replicas * best.capacity.max_rate_per_s.value >= 50
+
+
+def test_what_runs_today_is_ringed_among_what_would_do_the_same() -> None:
+    answer = adopted("compose.yaml")
+    (chart,) = tonnage.charts(answer)
+    assert answer.current is not None and answer.better is not None
+    (ringed,) = (one for one in chart.body["data"]["values"] if one["rank"] == chart.body["params"][0]["value"])
+    assert ringed["usd"] == answer.current.options[0].bill.usd_per_hour
+    assert 3 < len(chart.rows) <= 1 + len(answer.better.options)

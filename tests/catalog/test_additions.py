@@ -8,8 +8,7 @@ import pytest
 from tests.asked import Refused, printed, told
 
 import tonnage
-from tonnage.catalog.additions import take_back
-from tonnage.errors import BadFact, UnknownName
+from tonnage.errors import UnknownName
 
 CARD = """
 [[accelerator]]
@@ -280,8 +279,3 @@ def test_gather_reads_the_user_folder_only_if_it_exists_and_the_variable(
     (other / "more.toml").write_text(CARD.replace("my-card", "team-card"), encoding="utf-8")
     monkeypatch.setenv("TONNAGE_CATALOG", str(other))
     assert (part_of("my-card").id, part_of("team-card").id) == ("my-card", "team-card")
-
-
-def test_only_a_calibration_that_is_there_is_taken_back(tmp_path: Path) -> None:
-    with pytest.raises(BadFact, match="there is no such calibration to take back"):
-        take_back(tmp_path / "l4-vllm.toml")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.asked import Refused, told
+from tests.asked import Refused, printed, told
 
 GOOD = """
 [[calibration]]
@@ -57,3 +57,9 @@ def test_a_calibration_is_read_or_refused(tmp_path: Path, before: str, after: st
         return
     with pytest.raises(Refused, match=says):
         told(*asked)
+
+
+def test_only_a_calibration_that_is_there_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with pytest.raises(Refused, match="there is no such calibration to take back"):
+        printed("history", "undo", "L4", "vllm")

@@ -32,7 +32,7 @@ _SHOWN: Final[dict[str, _Shown]] = {
     "Diagnosis": _Shown("report.measure:diagnosis_document"),
     "Check": _Shown("questions.check.page:check_document"),
     "Verification": _Shown("questions.check.page:verification_document"),
-    "LocalAnswer": _Shown("questions.own.page:local_document"),
+    "LocalAnswer": _Shown("questions.own.page:local_document", charts="questions.own.charts:local_charts"),
     "Advice": _Shown("questions.adopt.page:advice_document"),
     "DataDiff": _Shown("report.listing:diff_document"),
     "Simulated": _Shown(
@@ -42,7 +42,9 @@ _SHOWN: Final[dict[str, _Shown]] = {
         "questions.simulate.page:comparison_document", charts="questions.simulate.page:comparison_charts", cut=False
     ),
     "RlResult": _Shown("questions.predict.page:prediction_document", cut=False),
-    "Adoption": _Shown("questions.adopt.page:adoption_document", cut=False),
+    "Adoption": _Shown(
+        "questions.adopt.page:adoption_document", charts="questions.adopt.page:adoption_charts", cut=False
+    ),
     "TraceSessions": _Shown(
         "questions.sessions.page:trace_document", charts="questions.serve.charts:trace_charts", cut=False
     ),

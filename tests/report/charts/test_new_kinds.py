@@ -109,3 +109,24 @@ def test_no_operator_lies_above_the_roof() -> None:
     assert decode < prefill
     (chart,) = [chart for chart in tonnage.charts(plan) if chart.name == "roofline"]
     assert len(chart.rows) == len(roof.points)
+
+
+def test_models_of_a_machine_are_named_where_none_is_better_and_faster() -> None:
+    for answer in (
+        tonnage.local(accelerator="RTX 3090", memory="64 GB"),
+        tonnage.plan_own("RTX 3090, 2 x RTX 5090", host_memory="64 GB"),
+    ):
+        (chart,) = tonnage.charts(answer)
+        points = chart.body["data"]["values"]
+        assert len(points) == len(chart.rows) > 5
+        for one in points:
+            others = [other for other in points if other["group"] == one["group"]]
+            beaten = any(
+                (other["score"], other["rate"]) != (one["score"], one["rate"])
+                and other["score"] >= one["score"]
+                and other["rate"] >= one["rate"]
+                for other in others
+            )
+            assert one["label"] == ("" if beaten else one["name"])
+            assert one["low"] < one["rate"] < one["high"]
+        assert chart.vega("dark")["layer"]

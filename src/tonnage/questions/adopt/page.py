@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from tonnage.catalog import accelerators_text, model_name, parts_name, provider_name
 from tonnage.domain.metrics import SPEEDS
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainOption
 from tonnage.engines.registry import engine_title
 from tonnage.questions.adopt.question import Action, Adoption, Advice, Running, State
+from tonnage.questions.registry import kind_of_answer
+from tonnage.report.charts.chart import Chart
 from tonnage.report.document import Command, Document, Headline, Note, Table, Text, document, grid
 from tonnage.report.wording import degrees, plural
 from tonnage.units import show
@@ -47,6 +51,18 @@ def adoption_document(answer: Adoption) -> Document:
             "Better": answer.better.sentence if answer.better is not None else None,
         },
     )
+
+
+def adoption_charts(answer: Adoption) -> tuple[Chart | None, ...]:
+    """What runs today, ringed, among the options of the better plan; nothing where either is missing."""
+    current, better = answer.current, answer.better
+    if current is None or better is None or not current.options:
+        return ()
+    both = replace(better, options=(*better.options, *current.options))
+    kind = kind_of_answer(both)
+    assert kind is not None, "both are plans"
+    chart = kind.find("page", "PAGE").charts(both, len(both.options))[0]
+    return (chart and replace(chart, title="What runs today (ringed), and what would do the same"),)
 
 
 def _read(running: Running) -> str:

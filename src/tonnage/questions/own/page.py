@@ -12,6 +12,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import LocalAnswer, LocalRow, Offload
 from tonnage.domain.plan import option_at_rank
 from tonnage.questions.fleet.page import PAGE as FLEET_PAGE
+from tonnage.questions.own.charts import own_charts
 from tonnage.questions.own.question import OwnedAnswer, OwnPlan, OwnRow
 from tonnage.report.document import (
     EVERY,
@@ -315,7 +316,7 @@ def _site(plan: OwnPlan) -> tuple[Table | str | None, ...]:
     return told, grid(["board limit", "accelerators>", "tokens/s>", "tokens/s per MW>"], rows)
 
 
-PAGE: Final = WholePage(document=_document, opened=_opened)
+PAGE: Final = WholePage(document=_document, opened=_opened, charts=own_charts)
 
 
 TOP: Final = 10

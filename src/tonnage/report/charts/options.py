@@ -121,7 +121,7 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis, chosen: i
          "encoding": {"x": x, "y": y, "tooltip": tooltip}},
         {"transform": [{"filter": f"!({SOLID})"}], "mark": {"type": "point", "filled": False, "size": 60},
          "encoding": {"x": x, "y": y, "tooltip": tooltip}},
-        *_name_layers({"x": x, "y": y}, _place_labels(points, best, place=place, top=top)),
+        *_name_layers({"x": x, "y": y}, _place_labels(points, best, place=place, top=top, chosen=chosen)),
     ]  # fmt: skip
     past = f"; the shaded part is past the limit of {_plain(time.limit)} {time.unit}" if time.limit is not None else ""
     return Chart(
@@ -219,23 +219,31 @@ def _frontier(points: Sequence[Point]) -> list[Point]:
 
 
 def _place_labels(
-    points: Sequence[Point], best: Sequence[Point], *, place: Callable[[float], float], top: float
+    points: Sequence[Point], best: Sequence[Point], *, place: Callable[[float], float], top: float, chosen: int
 ) -> list[int]:
-    """Ranks on the frontier whose names are written; none that would lie on another or on a point."""
-    taken = [points[0]]
+    """
+    Ranks whose names are written: the first, the chosen one, and on the frontier those that lie on no other name and on
+    no point.
+    """
+    always = [point for point in points if point.rank in (1, chosen)]
+    taken = [  # with the heights of their names
+        (point, point.usd + (-RAISED if point.rank == chosen and point.usd > LOW * top else RAISED) * top)
+        for point in always
+    ]
     for point in sorted(best, key=lambda point: point.usd):
+        height = point.usd + RAISED * top
         close = any(
-            abs(place(point.value) - place(other.value)) < APART[0] and abs(point.usd - other.usd) < APART[1] * top
-            for other in taken
+            abs(place(point.value) - place(other.value)) < APART[0] and abs(height - its) < APART[1] * top
+            for other, its in taken
         )
         covers = any(
             abs(place(point.value) + ASIDE[_side(place(point.value))] - place(other.value)) < APART[0] / 3
             and abs(point.usd + RAISED * top - other.usd) < APART[1] * top / 4
             for other in points
         )
-        if point.rank != points[0].rank and not close and not covers and len(taken) <= MOST_LABELS:
-            taken.append(point)
-    return [point.rank for point in taken[1:]]
+        if point not in always and not close and not covers and len(taken) <= MOST_LABELS:
+            taken.append((point, height))
+    return [point.rank for point, _ in taken]
 
 
 def _across(points: Sequence[Point], time: Axis, *, right: float) -> tuple[dict[str, Any], Callable[[float], float]]:

@@ -1,0 +1,102 @@
+"""What a machine or an inventory runs, as a picture: published score against output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tonnage.catalog import model_name
+from tonnage.domain.answer import Quantity
+from tonnage.domain.machine import LocalAnswer, LocalRow
+from tonnage.questions.own.question import OwnPlan, OwnRow
+from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, records
+
+
+class _Choice(NamedTuple):
+    name: str
+    group: str
+    score: float
+    rate: float
+    """[tokens/s]"""
+    low: float
+    high: float
+
+
+def local_charts(answer: LocalAnswer) -> tuple[Chart | None, ...]:
+    """Models of one machine in formats, whose share of the score counts; nothing where fewer than two have a score."""
+    rows = [
+        _choice(
+            row, row.format, on=answer.machine, score=row.quality * (row.quality_kept or 1.0), rate=row.decode_per_s
+        )
+        for row in answer.all_rows or answer.rows
+        if row.quality
+    ]
+    return (_scores(rows, answer.benchmark),)
+
+
+def own_charts(plan: OwnPlan) -> tuple[Chart | None, ...]:
+    """Models of every group; nothing where fewer than two have a published score."""
+    rows = [
+        _choice(row, row.weights, on=group.name, score=row.quality, rate=row.output_tokens_per_s)
+        for group in plan.groups
+        for row in group.rows
+        if row.quality
+    ]
+    return (_scores(rows, plan.benchmark),)
+
+
+def _choice(row: LocalRow | OwnRow, weights: str, *, on: str, score: float, rate: Quantity) -> _Choice:
+    name = f"{model_name(row.model)} {weights.removeprefix('gguf-')}"
+    return _Choice(name, on, score, rate.value, rate.low or rate.value, rate.high or rate.value)
+
+
+def _scores(found: Sequence[_Choice], benchmark: str) -> Chart | None:
+    """Score over output with its 90 % interval; those that no other beats in both on their group are named."""
+    if len(found) < 2:
+        return None
+    groups = list(dict.fromkeys(one.group for one in found))
+    values = [
+        (*one, "" if any(_beats(other, one) for other in found) else one.name, groups.index(one.group) % 2)
+        for one in found
+    ]
+    ends = [end for one in found for end in (one.low, one.high)]
+    x = log_axis("rate", "output tokens/s (right is faster), log scale", over=ends)
+    at: dict[str, Any] = {
+        "x": x,
+        "y": axis("score", f"{benchmark} as published (up is better)", scale={"zero": False, "padding": 24}),
+    }
+    if len(groups) > 1:
+        at["color"] = colour("group")
+    span: dict[str, Any] = {**at, "x": {**x, "field": "low"}, "x2": {"field": "high"}}
+    labels: list[dict[str, Any]] = [
+        {
+            "transform": [{"filter": f"datum.below == {below}"}],
+            "mark": {"type": "text", "dy": away},
+            "encoding": {**at, "text": {"field": "label"}},
+        }
+        for below, away in enumerate((-9, 16))
+    ]
+    body = layer_charts(
+        records((*_Choice._fields, "label", "below"), values),
+        {"mark": {"type": "rule", "opacity": 0.35}, "encoding": span},
+        {"mark": {"type": "point", "filled": True, "size": 70, "tooltip": {"content": "data"}}, "encoding": at},
+        *labels,
+    )
+    return Chart(
+        "scores",
+        "Quality against speed",
+        f"Each point is a model in a format: its {benchmark} score over its output with the 90 % interval; those that "
+        "no other beats in both are named.",
+        body=body,
+        columns=("model", "on", benchmark, "tokens/s", "90 % interval"),
+        rows=tuple(
+            (one.name, one.group, f"{one.score:.1f}", f"{one.rate:,.3g}", f"{one.low:,.3g}-{one.high:,.3g}")
+            for one in found
+        ),
+    )
+
+
+def _beats(other: _Choice, one: _Choice) -> bool:
+    """Whether another on the same group is as good and as fast, and better in one of both."""
+    pair, own = other[2:4], one[2:4]
+    return other.group == one.group and pair != own and pair[0] >= own[0] and pair[1] >= own[1]
