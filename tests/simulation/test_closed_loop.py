@@ -1,5 +1,7 @@
 """A number of clients that ask again: steady latencies of one replica and of separate pools."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -90,6 +92,19 @@ def test_slots_make_the_rest_wait() -> None:
     assert full.saturated
     assert not free.saturated
     assert full.ttft_s > free.ttft_s + 50 * DECODE
+
+
+def test_slots_are_empty_at_the_end_of_a_run_whose_answers_differ() -> None:
+    def busy(each: int, **changes: Any) -> float:
+        found = closed_loop(table(), load(prompt_tokens=1.0, **changes), clients=16, requests_per_client=each)
+        return found.requests_per_s * found.e2e_s / 16
+
+    assert busy(5) == pytest.approx(1.0, abs=1e-3)
+    differ = {"output_tokens": 500.0, "spread": (0.0, 1.0)}
+    # Uniform answers, counted in the longest: 80 have 40 in all; when the last begins, 15 that run have a third left on
+    # average and the longest of them 0.78: (40 - 5 - 0.5) / 16 + 0.78 = 2.94 in place of 40 / 16.
+    assert busy(5, **differ) == pytest.approx(2.5 / 2.94, abs=0.03)
+    assert busy(50, **differ) == pytest.approx(25.0 / 25.44, abs=0.01)
 
 
 def test_cohorts_stand_for_many_clients() -> None:

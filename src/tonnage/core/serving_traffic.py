@@ -125,9 +125,6 @@ def under_load(at: Deployment, table: StepTable) -> tuple[Served, Rung]:
     elif traffic.concurrency is not None and starts_together(traffic):
         clients = traffic.concurrency / case.replicas
         found = closed_loop(table, load, clients=clients, requests_per_client=traffic.requests_per_client)
-        if found.saturated:
-            # The common start, and lengths that happen to be short, make a run look faster than a full replica is.
-            found = replace(found, requests_per_s=min(found.requests_per_s, open_load(at).full.rate_per_s))
         found = with_prompt_wait(found, who_waits(at, load))
     elif traffic.concurrency is not None:
         found = with_prompt_wait(_of_clients(at, traffic.concurrency / case.replicas), at.engine)

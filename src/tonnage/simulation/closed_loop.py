@@ -18,6 +18,7 @@ batching overlaps: the queue drains as slots free up.
 
 from __future__ import annotations
 
+import heapq
 import math
 from bisect import bisect_left
 from collections import Counter, deque
@@ -39,6 +40,10 @@ _REQUESTS = 20
 """Requests simulated at least: a few clients' draw of lengths, and who meets whom, is not what they are on average."""
 _USUAL_REQUESTS = 10
 """Requests per client of a benchmark run that does not say (InferenceMAX: ten times the concurrency in all)."""
+_MOST_DEALT = 256
+"""Slots whose end of a run is counted one by one; of more, each stands for several."""
+_DEALT = 1000
+"""Requests over which that is averaged, at least: one draw says little of which answers are the last."""
 _RATIOS = (0.7548776662466927, 0.5698402909980532)
 """Of the two-dimensional golden sequence (Roberts 2018): even cover of prompt and output lengths."""
 
@@ -129,8 +134,9 @@ def closed_loop(
     Mean latencies and throughput of `clients` in a closed loop.
 
     The mean is over a run in which each client sends `requests_per_client` requests, the start
-    included; ten when it is not said, as public benchmarks do. Clients beyond the engine's slots wait. A `log` is
-    filled with what happened.
+    included; ten when it is not said, as public benchmarks do. Clients beyond the engine's slots wait. The rate is that
+    of the whole run, its end included, and so below what latencies say by Little's law. A `log` is filled with what
+    happened.
     """
     total = requests_per_client or _USUAL_REQUESTS
     rounds = min(max(_ROUNDS, math.ceil(_REQUESTS / max(1.0, clients))), total)
@@ -140,7 +146,35 @@ def closed_loop(
     # Who is alone finds no step prepared.
     waited_s = table.overheads.ahead * sum(weight * one.tpot_s for weight, one in requests) * (clients > 1.0)
     found = served_means(requests, clients=clients, request_s=table.overheads.request_s + waited_s)
-    return msgspec.structs.replace(found, saturated=clients > load.slots)
+    busy = _busy_share(table, load, clients=clients, total=total, head=found.ttft_s / max(found.tpot_s, 1e-12))
+    return msgspec.structs.replace(found, saturated=clients > load.slots, requests_per_s=found.requests_per_s * busy)
+
+
+def _busy_share(table: StepTable, load: Load, *, clients: float, total: int, head: float) -> float:
+    """
+    Rate of a whole run over that of its middle: at its end slots stay empty, since answers differ in length.
+
+    Requests are dealt to whichever slot is free first, in time counted by tokens, for all that run get one a step;
+    `head` is what a first token takes, in these. With fewer running a step takes less. [-]
+    """
+    held = min(clients, load.slots)
+    size = max(1, min(_MOST_DEALT, round(held)))
+    dealt = round(size * max(1.0, total * clients / held))
+    context, shares = load.prompt_tokens + load.output_tokens / 2.0, list[float]()
+    full = table.decode_s(max(1.0, held), context)
+    for run in range(math.ceil(_DEALT / dealt)):
+        ends = [0.0] * size
+        begun = work = 0.0
+        for serial in range(run * dealt, (run + 1) * dealt):
+            begun = ends[0]
+            answer = drawn_lengths(serial, load.spread, prompt_tokens=1.0, output_tokens=load.output_tokens)[1]
+            heapq.heapreplace(ends, begun + head + answer)
+            work += head + answer
+        rest = max(ends) - begun
+        running = held * sum(end - begun for end in ends) / (size * rest)
+        quicker = table.decode_s(max(1.0, running), context) / full
+        shares.append(work / size / (begun + rest * quicker))
+    return min(1.0, sum(shares) / len(shares))
 
 
 def weighted_requests(seen: list[RequestSeen], *, rounds: int, total: int) -> Weighted:

@@ -244,3 +244,17 @@ def test_a_result_is_json_and_a_warm_prediction_is_cheap() -> None:
         predicted(**asked)
         spent.append(time.process_time() - start)
     assert_quick(min(spent), 0.02)
+
+
+def test_the_rate_of_a_short_benchmark_is_that_of_its_simulation() -> None:
+    """Answers from a token to the nominal length, five a client: what stays empty at the end costs a seventh."""
+    served = {"model": "meta-llama/Llama-3.1-8B", "accelerator": "H100", "engine": "sglang"}
+    drawn = {"length_spread": [0.001, 1.0]}
+    traffic = {"concurrency": 64, "start": "together"}
+    said = tonnage.predict(
+        {"kind": "serve", **served, **drawn, "isl": 1000, "osl": 1000, "traffic": {**traffic, "requests_per_client": 5}}
+    )
+    lengths = {"prompt_tokens": 1000, "output_tokens": 1000, "requests": 320}
+    played = tonnage.simulate(**served, traffic={**traffic, **drawn, **lengths})
+    shares = [said.requests_per_s.value * said.e2e_s.mean / 64, played.requests_per_s * played.e2e_s.mean / 64]
+    assert shares[0] == pytest.approx(shares[1], rel=0.05) and shares[0] < 0.9

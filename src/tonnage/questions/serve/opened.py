@@ -117,9 +117,9 @@ def _replica(at: Deployment, additions: Additions) -> ServedTree:
     log, clients, each = LoopLog([], []), asked.concurrency / copies, asked.requests_per_client
     seen = closed_loop(plain, load, clients=clients, requests_per_client=each, log=log)
     tree = closed_tree(table, log, clients=clients)
-    if seen.saturated and traffic.open_load(at).full.rate_per_s < seen.requests_per_s:
-        full = _steady(at, pricing)
-        tree = tree._replace(work=full.work, cost=full.cost)
+    if (empty_s := clients / seen.requests_per_s - seen.e2e_s) > _ROUNDING * seen.e2e_s:
+        empty = pricing.leaf("slots that are empty when the run ends", empty_s, how="answers differ in length")
+        tree = tree._replace(cost=(*tree.cost, empty))
     return held_tree(tree, traffic.wait_steps(seen, traffic.who_waits(at, load)))
 
 
