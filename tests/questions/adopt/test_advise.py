@@ -94,6 +94,11 @@ def test_a_page_calibrates_and_its_queue_is_not_blamed_on_the_engine(tmp_path: P
     assert done.exit_code == 0, done.output
     assert "batch limit" in done.output and "calibrated by its own latencies" in done.output
     assert len(done.output.splitlines()) <= 24
+    slow = PAGE.replace("seconds_sum 4500", "seconds_sum 45000")
+    (tmp_path / "page.prom").write_text(slow.replace("queue_time_seconds_sum 4300", "queue_time_seconds_sum 44000"))
+    slow = told(*argv, "--rate", "10/s").output
+    assert "! TTFT of 9 s on average was seen, beyond the 1 s asked for, where" in " ".join(slow.split())
+    assert "was seen, beyond" not in done.output
 
 
 @pytest.mark.parametrize("upgrade", ["sglang@0.5", "vllm", "vllm@newest"])

@@ -25,7 +25,7 @@ from tonnage.domain.layout import Engine
 from tonnage.domain.metrics import SPEEDS
 from tonnage.domain.plan import Configuration, ServeOption
 from tonnage.domain.precision import number_format
-from tonnage.domain.requests.common import Filters
+from tonnage.domain.requests.common import Filters, Slo
 from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import release
 from tonnage.errors import BadRequest, echo
@@ -203,8 +203,21 @@ def advise(
         calibrations=_calibrations(serve, made, now, elsewhere, additions=additions),
         assumed=made.assumed,
         findings=made.findings,
+        unexplained=tuple(_unexplained(now, seen, serve.slo)),
         replayed="" if traffic is None else traffic.source,
     )
+
+
+def _unexplained(now: State, seen: Seen, slo: Slo) -> Iterator[str]:
+    """Means that were seen beyond an objective which the prediction keeps: what makes them is in no number here."""
+    for metric in SPEEDS:
+        found, limit = getattr(seen, metric.name), getattr(slo, metric.name)
+        said = getattr(now.replayed or now, metric.name)
+        if found is not None and limit is not None and found > limit >= said:
+            yield (
+                f"{metric.title} of {show(found, 's')} on average was seen, beyond the {show(limit, 's')} asked for, "
+                f"where {show(said, 's')} is predicted: find what delays requests before you act on this"
+            )
 
 
 def _question(made: Started, configuration: Configuration, seen: Seen) -> Serve:

@@ -166,7 +166,8 @@ def advice_document(answer: Advice, *, most: int | None = None) -> Document:
     return document(
         f"Seen: {show(seen.rate_per_s, '1/s')}, {seen.prompt_tokens:,.0f} prompt and "
         f"{seen.output_tokens:,.0f} output tokens" + (", " + ", ".join(measured) if measured else ""),
-        Headline(answer.sentence, good=answer.today.keeps),
+        Headline(answer.sentence, good=answer.today.keeps and not answer.unexplained),
+        (f"! {missed}" for missed in answer.unexplained),
         _actions(answer, shown),
         (f"{action.name}: {action.change}" for action in shown),
         (Note(f"check first: {action.check}") for action in answer.actions[:1]),

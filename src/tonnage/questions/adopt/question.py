@@ -266,6 +266,8 @@ class Advice(SparseRecord, kw_only=True):
     """Measurements that moved these numbers: the user's own, or published ones that were asked for."""
     assumed: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
+    unexplained: tuple[str, ...] = ()
+    """Objectives that were seen to be missed, and that the prediction of what runs keeps."""
     replayed: str = ""
     """Which requests were played on what runs and on every change; empty = none were."""
 
