@@ -244,7 +244,10 @@ def _lines(plan: ServePlan | BatchPlan, option: ServeOption | BatchOption, model
         lines.append(f"Checkpoint: {published}; its answers were not verified.")
     if engine.adapters is not None and not engine.adapters.slots:
         lines.append(f"Adapters are merged: start each of the {engine.adapters.count} from its own merged checkpoint.")
-    if cut:
+    if engine_spec(engine.name).memory.kind == "cells" and longest and engine.max_num_seqs:
+        each = longest // engine.max_num_seqs
+        lines.append(f"A slot takes requests of {each:,} tokens and refuses longer ones, which --context plans.")
+    elif cut:
         lines.append(f"Context is cut to {longest:,} of {engine.max_model_len:,} tokens: the KV cache holds no more.")
     if (found := _found_again(option)) and option.replicas > 1:
         lines.append(f"The plan finds {found:.0%} of prompt tokens in caches: route requests by session or prefix.")
