@@ -6,6 +6,7 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.precision import Precision
+from tonnage.domain.published import QualityChange
 from tonnage.record import Record, SparseRecord
 
 
@@ -124,6 +125,8 @@ class LocalRow(SparseRecord, kw_only=True):
     decode_per_s: Quantity
     """One request. [tokens/s]"""
     prompt_per_s: Quantity
+    piece: int | None = None
+    """Of a prompt that is computed at once (`-ub`); absent = the engine's own. [tokens]"""
     board_w: Quantity | None = None
     """Mean draw of one device while it writes an answer; absent = its limit is not published. [W]"""
     offload: Offload = Offload()
@@ -131,8 +134,8 @@ class LocalRow(SparseRecord, kw_only=True):
     """Layers of each device where they are unlike, in the order of the machine; empty = equal devices, or one."""
     quality: float | None = None
     """Published score of the released weights; absent = none in the catalogue."""
-    quality_kept: float | None = None
-    """Median share of scores that this format kept in published evaluations. [-]"""
+    change: QualityChange | None = None
+    """What the format keeps of it by published figures; absent = the weights are as released."""
     parameters: float = 0.0
     level: str = ""
     notes: tuple[str, ...] = ()

@@ -21,6 +21,8 @@ OLLAMA_FORMAT = "gguf-q4_k_m"
 
 OWN_FORMAT = "mlx-4bit"
 """Of the files that are published for the maker's own engine."""
+OWN_PIECE = 2048
+"""Of a prompt, at once (mlx_lm prefill_step_size). [tokens]"""
 
 
 def own_engine(vendor: str) -> str | None:
@@ -60,7 +62,7 @@ def _llama_server(row: LocalRow, download: Download, model: Model) -> list[str]:
     file = ["-hf", download.gguf if download.native else f"{download.gguf}:{kind}"]
     if not download.gguf:
         file = ["-m", f"{row.model.rpartition('/')[2]}-{kind}.gguf"]
-    words = ["llama-server", *file, "-c", str(row.context)]
+    words = ["llama-server", *file, "-c", str(row.context), *_not_by_itself(row)]
     layers = model.num_layers
     if row.offload.layers >= layers:
         return [*words, "-ngl", "0"]
@@ -70,3 +72,13 @@ def _llama_server(row: LocalRow, download: Download, model: Model) -> list[str]:
     if row.offload.expert_layers:
         words += ["--n-cpu-moe", str(row.offload.expert_layers)]
     return words
+
+
+def _not_by_itself(row: LocalRow) -> Iterator[str]:
+    """Settings that were predicted and that llama-server does not choose: one slot, pieces of prompts, the cache."""
+    yield from ("-np", "1")
+    if row.piece is not None:
+        yield from ("-ub", str(row.piece))
+    if row.precision.kv.startswith("gguf-"):
+        cache = row.precision.kv.removeprefix("gguf-")
+        yield from ("-ctk", cache, "-ctv", cache)

@@ -19,20 +19,21 @@ from tonnage.catalog import Additions, model_name
 from tonnage.catalog.hub.names import looks_like_path
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.models import look_up, model_ids
-from tonnage.catalog.published import BENCHMARK, download_of, downloads, format_change, published_score
+from tonnage.catalog.published import BENCHMARK, download_of, downloads, published_score
 from tonnage.core.calibration_use import each_once, serving_use
 from tonnage.core.machine import is_unified, machine_named
+from tonnage.core.quality import weights_change
 from tonnage.core.reading import build, read_fields
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.machine import Download, LocalAnswer, LocalRow, Machine
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision
-from tonnage.engines.at_home import OWN_FORMAT, own_engine, start_commands
+from tonnage.engines.at_home import OWN_FORMAT, OWN_PIECE, own_engine, start_commands
 from tonnage.errors import BadRequest
 from tonnage.physics.parameters import parameters
 from tonnage.questions.fit.fit import LANGUAGE
 from tonnage.questions.own.question import LocalRequest
-from tonnage.questions.own.speed import PROMPT, Asked, case_at_home, roomy, speed_of
+from tonnage.questions.own.speed import PIECE, PROMPT, Asked, case_at_home, roomy, speed_of
 from tonnage.questions.own.unlike import device_names, speed_on
 from tonnage.units import GiB
 
@@ -103,7 +104,7 @@ def _uses(machine: Machine, rows: list[LocalRow], additions: Additions) -> Itera
     """What moved the rates of the rows: measurements of the device, or of the host where it reads a part."""
     for row in rows:
         model = resolve(row.model, additions=additions)
-        asked = Asked(model=model, precision=row.precision, context=row.context)
+        asked = Asked(model=model, precision=row.precision, context=row.context, piece=row.piece or PIECE)
         sides = [(machine.device, machine.count)] if machine.device is not None else []
         sides += [(group.part, group.count) for group in machine.others if group.part is not None]
         sides += [(machine.host.part, 1)] if row.offload.read_share > 0.0 or not sides else []
@@ -126,6 +127,7 @@ def _with_own_engine(row: LocalRow, machine: Machine, additions: Additions) -> L
         model=resolve(row.model, additions=additions),
         context=row.context,
         engine=engine,
+        piece=OWN_PIECE,
         precision=Precision(weights=OWN_FORMAT, kv="fp16", activations="fp16"),
     )
     found = speed_of(asked, machine)
@@ -185,7 +187,7 @@ def _published(row: LocalRow, machine: Machine, model: Model, download: Download
         row,
         model=download.model,
         quality=published_score(download.model),
-        quality_kept=1.0 if download.native else format_change(model.id, precision.stored).kept,
+        change=weights_change(model.id, model, weights=precision.stored),
         parameters=model.published_parameters or parameters(model).value,
     )
     vendor = machine.device.vendor if machine.device else ""

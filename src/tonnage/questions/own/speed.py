@@ -35,6 +35,8 @@ from tonnage.simulation.kvcache import Demand, kv_pool
 
 PIECE: Final = 512
 """Tokens of a prompt that the engine takes at once unless it is told otherwise (llama.cpp n_ubatch). [tokens]"""
+LARGE_PIECE: Final = 2048
+"""What it can be told without another setting (`-ub`, at most llama.cpp n_batch). [tokens]"""
 PROMPT: Final = 2048
 """Prompt whose rate is stated. [tokens]"""
 USUAL_LINK: Final = 31.5e9
@@ -75,7 +77,28 @@ def speed_of(asked: Asked, machine: Machine) -> LocalRow | str:
     """
     The model on the machine with the least of it in host memory; a sentence ("needs …") where the machine cannot hold
     it.
+
+    Every piece of a prompt brings weights from the host anew: it is large where a request is done sooner so.
     """
+    found = _placed(asked, machine)
+    if machine.device is None or isinstance(found, str) or not found.offload.moved_bytes or asked.piece != PIECE:
+        return found
+    large = _placed(msgspec.structs.replace(asked, piece=LARGE_PIECE), machine)
+    return found if isinstance(large, str) else min((found, large), key=lambda row: _request_s(asked, row))
+
+
+def _request_s(asked: Asked, row: LocalRow) -> float:
+    """Of the request whose rates are stated. [s]"""
+    return _prompt(asked) / row.prompt_per_s.value + _ANSWER / row.decode_per_s.value
+
+
+def _prompt(asked: Asked) -> int:
+    """The prompt, shortened where the context has no room for it. [tokens]"""
+    return min(asked.prompt, max(1, asked.context - _ANSWER))
+
+
+def _placed(asked: Asked, machine: Machine) -> LocalRow | str:
+    """The model on the machine, its prompts in the pieces that are asked for."""
     alone = _deployment(asked, machine.host.part) if machine.device is None else None
     if alone is not None:
         short = alone.pool.need.value - machine.host.memory_bytes
@@ -113,15 +136,13 @@ def _deployment(asked: Asked, part: Accelerator, *, count: int = 1) -> Deploymen
 
 def case_at_home(asked: Asked, part: Accelerator, *, count: int) -> ServeCase:
     """
-    The case of one request at a time with all of the model on a part, or its layers spread over `count` of them; a
-    prompt that the context has no room for is shortened.
+    The case of one request at a time with all of the model on a part, or its layers spread over `count` of them.
     """
-    prompt = min(asked.prompt, max(1, asked.context - _ANSWER))
     return ServeCase(
         model=asked.model,
         accelerator=part.id,
         traffic=Traffic(batch=1, static=True),
-        isl=prompt,
+        isl=_prompt(asked),
         osl=_ANSWER,
         precision=asked.precision,
         engine=asked.engine or spread_engine().name,
@@ -196,6 +217,7 @@ def _join_sides(asked: Asked, machine: Machine, offload: Offload) -> LocalRow:
         precision=asked.precision,
         engine=spread_engine().title,
         context=asked.context,
+        piece=None if asked.piece == PIECE else asked.piece,
         offload=offload,
         decode_per_s=_rate(shown, 1.0 / token_s, "tpot_s", basis),
         prompt_per_s=_rate(shown, prompt / prompt_s, "ttft_s", basis),
