@@ -45,12 +45,11 @@ def machine_of(row: dict[str, str], *, slower: float = 1.0) -> Machine:
     host = host_of(
         processor=row["host"],
         bytes_per_s=float(row["host_gb_per_s"]) * 1e9 if row["host_gb_per_s"] else None,
-        memory_bytes=1e12,
     )
     peaks = {dtype: rate / slower for dtype, rate in host.part.peaks.items()}
     part = msgspec.structs.replace(host.part, memory_bytes_per_s=host.part.memory_bytes_per_s / slower, peaks=peaks)
     device = catalog.accelerator(row["device"]) if row["device"] else None
-    return Machine(title=row["id"], host=msgspec.structs.replace(host, part=part), device=device)
+    return Machine(title=row["id"], host=msgspec.structs.replace(host, part=part, memory_bytes=1e12), device=device)
 
 
 def asked_of(row: dict[str, str], *, prompt: bool = False) -> Asked:

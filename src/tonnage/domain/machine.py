@@ -100,7 +100,7 @@ class Offload(SparseRecord, kw_only=True):
     layers: int = 0
     """Whole layers, with their cache (`-ngl` is the rest)."""
     expert_layers: int = 0
-    """Layers whose experts alone lie there (`--n-cpu-moe`)."""
+    """Layers whose experts alone lie there (`-ncmoe`)."""
     moved_bytes: float = 0.0
     """Weights and cache in host memory. [bytes]"""
     streamed_bytes: float = 0.0
@@ -144,8 +144,9 @@ class LocalRow(SparseRecord, kw_only=True):
 
     @property
     def format(self) -> str:
-        """Of its weights, in a word: q4_k_m."""
-        return self.precision.stored.removeprefix("gguf-")
+        """Of its weights, in a word, and of its cache where that has fewer than 16 bits: q4_k_m, q8_0 cache."""
+        weights, cache = (name.removeprefix("gguf-") for name in (self.precision.stored, self.precision.kv))
+        return weights if self.precision.kv == cache else f"{weights}, {cache} cache"
 
 
 class LocalAnswer(Record, kw_only=True):
@@ -166,6 +167,10 @@ class LocalAnswer(Record, kw_only=True):
     """Accelerators of other kinds in it: "1 x rtx-4090"."""
     all_rows: tuple[LocalRow, ...] = ()
     """Every format, where that was asked for."""
+    frontier: tuple[LocalRow, ...] = ()
+    """Formats of the first model, the chosen one first: none has another that is as fine and as fast."""
+    rule: str = ""
+    """By which a model's format is chosen."""
     infeasible: tuple[tuple[str, str], ...] = ()
     """Models that do not fit, and what they lack."""
     calibrations: tuple[CalibrationUse, ...] = ()

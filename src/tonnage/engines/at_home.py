@@ -5,12 +5,13 @@ Flags: llama.cpp tools/server/README.md; `ollama run`; `mlx_lm.server --help`; `
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator
 
 from tonnage.domain.engine_spec import EngineSpec
 from tonnage.domain.machine import Download, LocalRow
-from tonnage.domain.model import Model
+from tonnage.domain.model import Model, Moe
 from tonnage.engines.registry import engines
 
 PROGRAMS = ("llama-server", "ollama", "mlx_lm.server", "vllm")
@@ -47,7 +48,10 @@ def start_commands(row: LocalRow, download: Download, *, model: Model, vendor: s
     yield "llama.cpp", shlex.join(_llama_server(row, download, model))
     stock = download.native or row.precision.weights == OLLAMA_FORMAT
     if download.ollama and stock and not (row.offload.layers or row.offload.expert_layers):
-        yield "Ollama", shlex.join(["ollama", "run", download.ollama])
+        yield (
+            f"Ollama, its server with OLLAMA_CONTEXT_LENGTH={row.context}",
+            shlex.join(["ollama", "run", download.ollama]),
+        )
     if download.mlx and vendor == "Apple":
         yield "MLX (4 bits)", shlex.join(["mlx_lm.server", "--model", download.mlx])
     whole = row.offload.read_share == 0.0
@@ -70,8 +74,19 @@ def _llama_server(row: LocalRow, download: Download, model: Model) -> list[str]:
     if row.split:
         words += ["-sm", "layer", "-ts", ",".join(map(str, row.split))]
     if row.offload.expert_layers:
-        words += ["--n-cpu-moe", str(row.offload.expert_layers)]
+        words += ["-ncmoe", str(_first_layers(model, row.offload.expert_layers))]
     return words
+
+
+def _first_layers(model: Model, mixtures: int) -> int:
+    """
+    How many of its layers, from the first on, hold so many mixtures; `-ncmoe` counts those without experts, too.
+
+    Few without experts are the first (first_k_dense_replace of DeepSeek, Kimi and GLM); many lie between (Llama 4).
+    """
+    every = sum(group.count for group in model.layers if isinstance(group.feed_forward, Moe))
+    plain = model.num_layers - every
+    return mixtures + plain if 2 * plain < every else math.ceil(mixtures * model.num_layers / every)
 
 
 def _not_by_itself(row: LocalRow) -> Iterator[str]:

@@ -94,7 +94,7 @@ def test_every_row_has_what_starts_it_and_an_interval() -> None:
     for row in answer.rows:
         command = dict(row.commands)["llama.cpp"]
         assert command.startswith("llama-server -hf ")
-        assert ("--n-cpu-moe" in command) == bool(row.offload.expert_layers)
+        assert ("-ncmoe" in command) == bool(row.offload.expert_layers)
         assert row.decode_per_s.low < row.decode_per_s.value
         assert row.most_context >= row.context
 

@@ -2,12 +2,15 @@
 What runs on this machine, and how fast: every downloadable model in the best format that it takes there, ranked.
 
 For each model formats are tried from the finest: the first that makes the wanted speed is taken, with as little in host
-memory as it needs; where none does, the fastest. Models are ranked by a published score of the released weights where
-the catalogue has one, those without by size behind them; models below the wanted speed come last.
+memory as it needs; where none does, the fastest. Beside that of the first model, or of the one that is named, stand
+those that no other beats in quality and speed. Models are ranked by a published score of the released weights where the
+catalogue has one, those without by size behind them; models below the wanted speed come last.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -27,15 +30,15 @@ from tonnage.core.reading import build, read_fields
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.machine import Download, LocalAnswer, LocalRow, Machine
 from tonnage.domain.model import Model
-from tonnage.domain.precision import Precision
+from tonnage.domain.precision import Precision, number_format
 from tonnage.engines.at_home import OWN_FORMAT, OWN_PIECE, own_engine, start_commands
 from tonnage.errors import BadRequest
 from tonnage.physics.parameters import parameters
 from tonnage.questions.fit.fit import LANGUAGE
 from tonnage.questions.own.question import LocalRequest
-from tonnage.questions.own.speed import PIECE, PROMPT, Asked, case_at_home, roomy, speed_of
+from tonnage.questions.own.speed import LARGE_PIECE, PIECE, PROMPT, Asked, case_at_home, roomy, speed_of
 from tonnage.questions.own.unlike import device_names, speed_on
-from tonnage.units import GiB
+from tonnage.units import GiB, show
 
 CONTEXT: Final = LocalRequest().context
 """Context when none is asked for. [tokens]"""
@@ -43,6 +46,10 @@ FIRST: Final = 10
 """Rows that also get the rate of a maker's own engine: those that a first screen shows."""
 _FORMATS: Final = ("gguf-q8_0", "gguf-q6_k", "gguf-q5_k_m", "gguf-q4_k_m", "gguf-q3_k_m")
 """Formats that publishers of GGUF files offer nearly always, finest first."""
+_NATIVE: Final = "mxfp4"
+"""Format that experts are published in and that GGUF files keep."""
+_CACHES: Final = ("fp16", "gguf-q8_0")
+"""Formats of the cache; the second is taken where the first has no room."""
 
 
 def local(request: LocalRequest, machine: Machine, *, additions: Additions = catalog.NOTHING) -> LocalAnswer:
@@ -57,7 +64,8 @@ def local(request: LocalRequest, machine: Machine, *, additions: Additions = cat
     best: list[LocalRow] = []
     every: list[LocalRow] = []
     lacking: list[tuple[str, str]] = []
-    for download in _wanted(request, additions):
+    wanted = _wanted(request, additions)
+    for download in wanted:
         rows, why = _rows(request, machine, resolve(download.model, additions=additions), download)
         if rows:
             best.append(_best(rows, request))
@@ -67,7 +75,42 @@ def local(request: LocalRequest, machine: Machine, *, additions: Additions = cat
     best.sort(key=lambda row: _rank(row, request))
     best = [*(_with_own_engine(row, machine, additions) for row in best[:FIRST]), *best[FIRST:]]
     answer = _answer(request, machine, best, every=every, lacking=lacking)
+    if best:
+        first = next(one for one in wanted if one.model == best[0].model)
+        answer = replace(answer, frontier=_frontier(request, machine, first, best=best[0], additions=additions))
     return replace(answer, calibrations=each_once(_uses(machine, best, additions)))
+
+
+def _frontier(
+    request: LocalRequest, machine: Machine, download: Download, *, best: LocalRow, additions: Additions
+) -> tuple[LocalRow, ...]:
+    """
+    Formats of one model that no other beats in quality and speed: the best one, those that are fast enough, the rest.
+
+    A cache in fewer bits is one where it is fast enough because fewer whole layers then lie in host memory.
+    """
+    model = resolve(download.model, additions=additions)
+    asked = replace(request, every_format=True)
+    rows, narrow = (_rows(asked, machine, model, download, cache=cache)[0] for cache in _CACHES)
+    whole = {row.precision.weights: row.offload.layers for row in rows}
+    rows += [
+        row
+        for row in narrow
+        if row.offload.layers < whole.get(row.precision.weights, math.inf)
+        and row.decode_per_s.value >= request.min_per_s
+    ]
+    left = [row for row in rows if row.precision != best.precision and not any(_beats(other, row) for other in rows)]
+    return best, *sorted(left, key=lambda row: row.decode_per_s.value < request.min_per_s)
+
+
+def _beats(one: LocalRow, other: LocalRow) -> bool:
+    """Whether a format is as fine as another one and at least as fast."""
+    fine = all(mine >= its for mine, its in zip(_bits(one), _bits(other), strict=True))
+    return one is not other and fine and one.decode_per_s.value >= other.decode_per_s.value
+
+
+def _bits(row: LocalRow) -> tuple[float, float]:
+    return number_format(row.precision.stored).bits, number_format(row.precision.kv).bits
 
 
 def _wanted(request: LocalRequest, additions: Additions) -> tuple[Download, ...]:
@@ -152,15 +195,22 @@ def top_rows(request: LocalRequest, machine: Machine, *, most: int, additions: A
     return sorted(found, key=lambda row: _rank(row, request))[:most]
 
 
-def _rows(request: LocalRequest, machine: Machine, model: Model, download: Download) -> tuple[list[LocalRow], str]:
+def _rows(
+    request: LocalRequest, machine: Machine, model: Model, download: Download, *, cache: str = ""
+) -> tuple[list[LocalRow], str]:
     """
     Rows of one model, finest format first, up to the first that is fast enough unless every format is asked for; and
     why the last format that does not fit does not ("" where all fit).
+
+    With a cache of the stated format; else with the first of which any format fits.
     """
     context = min(request.context, model.max_context or request.context)
     rows: list[LocalRow] = []
     why = ""
-    for precision in _precisions(download):
+    for kv, weights in itertools.product((cache,) if cache else _CACHES, _weights(model, download)):
+        if rows and rows[-1].precision.kv != kv:
+            break
+        precision = Precision(**weights, kv=kv, activations="fp16")
         found = speed_on(Asked(model=model, precision=precision, context=context), machine)
         if isinstance(found, str):
             why = found
@@ -171,13 +221,11 @@ def _rows(request: LocalRequest, machine: Machine, model: Model, download: Downl
     return rows, why
 
 
-def _precisions(download: Download) -> Iterator[Precision]:
-    """Formats to try, finest first; of a model published in few bits its own alone."""
-    if download.native:  # its GGUF files keep all that is no expert in 8 bits
-        yield Precision(weights=_FORMATS[0], experts=download.native, kv="fp16", activations="fp16")
-        return
-    for name in _FORMATS:
-        yield Precision(weights=name, kv="fp16", activations="fp16")
+def _weights(model: Model, download: Download) -> tuple[dict[str, str], ...]:
+    """Formats of the weights to try, finest first; of a model published in few bits its own alone."""
+    if _NATIVE in (download.native, model.experts_dtype):  # files keep all that is no expert in 8 bits
+        return ({"weights": _FORMATS[0], "experts": _NATIVE},)
+    return tuple({"weights": name} for name in _FORMATS)
 
 
 def _published(row: LocalRow, machine: Machine, model: Model, download: Download) -> LocalRow:
@@ -225,10 +273,11 @@ def _answer(
         host=machine.host.part.name,
         evidence=machine.evidence,
         benchmark=BENCHMARK,
+        rule=f"the finest format that makes {request.min_per_s:g} tokens/s, else the fastest",
         rows=tuple(best),
         all_rows=tuple(every) if request.every_format else (),
         infeasible=tuple(lacking),
-        assumed=(*machine.host.assumed, *_assumptions(machine)),
+        assumed=(*machine.host.assumed, *_assumptions(machine, best)),
         notes=tuple(_notes(machine, best)),
         engines=machine.engines,
     )
@@ -247,18 +296,15 @@ def _sentence(
     if not best:
         return f"None of {known} downloadable models fits {machine.title} with a context of {request.context:,} tokens."
     first = best[0]
-    weights = first.format
-    how = f"{weights}, {first.decode_per_s.value:.0f} tokens/s"
-    place = _with_host(machine, best)
+    rate = f"{first.decode_per_s.value:.{int(first.decode_per_s.value < 10.0)}f} tokens/s"
+    place, name, least = _with_host(machine, best), model_name(first.model), f"{request.min_per_s:g} tokens/s"
+    if known == 1:
+        why = f"the finest format that makes {least}" if fast else f"the fastest format; none makes {least}"
+        return f"{place} runs {name} at {rate} in {first.format}, {why}."
+    how = f"{name} ({first.format}, {rate})"
     if not fast:
-        return (
-            f"{place} runs {len(best)} of {known} models, all below {request.min_per_s:g} tokens/s; "
-            f"the best is {model_name(first.model)} ({how})."
-        )
-    return (
-        f"{place} runs {fast} of {known} models at {request.min_per_s:g} tokens/s or more; "
-        f"the best by published score is {model_name(first.model)} ({how})."
-    )
+        return f"{place} runs {len(best)} of {known} models, all below {least}; the best is {how}."
+    return f"{place} runs {fast} of {known} models at {least} or more; the best by published score is {how}."
 
 
 def _with_host(machine: Machine, best: list[LocalRow]) -> str:
@@ -266,13 +312,18 @@ def _with_host(machine: Machine, best: list[LocalRow]) -> str:
     split = " (one box, models split by layers)" if machine.count > 1 or machine.others else ""
     if machine.device is None or not any(row.offload.moved_bytes for row in best):
         return f"{machine.title}{split}"
-    assumed = any(text.startswith("host memory of") for text in machine.host.assumed)
-    beside = f"{machine.host.memory_bytes / 1e9:,.0f} GB free in its host"
-    return f"{machine.title}{split} beside {beside}{' (assumed: --memory)' if assumed else ''}"
+    host, told = machine.host, " ".join(machine.host.assumed)
+    guess = "taken as" in told and "host memory reads" in told
+    assumed = ["--memory"] * ("host memory of" in told) + ["--host-bandwidth"] * guess
+    said = f" (assumed: {', '.join(assumed)})" if assumed else ""
+    rate = show(host.part.memory_bytes_per_s, "bytes/s")
+    return f"{machine.title}{split} beside {host.memory_bytes / 1e9:,.0f} GB free in its host at {rate}{said}"
 
 
-def _assumptions(machine: Machine) -> Iterator[str]:
-    yield f"one request at a time; a prompt of {PROMPT:,} tokens, 16-bit cache"
+def _assumptions(machine: Machine, best: list[LocalRow]) -> Iterator[str]:
+    yield f"one request at a time; a prompt of {PROMPT:,} tokens, 16-bit cache unless said"
+    if any(row.piece for row in best):
+        yield f"prompts in pieces of {LARGE_PIECE:,} tokens (-ub) where so a request with host memory is done sooner"
     if machine.device is not None and not is_unified(machine.device) and machine.device.host_link.bytes_per_s is None:
         yield "the card sits in a PCIe 4.0 slot of 16 lanes"
 

@@ -1,0 +1,176 @@
+"""What runs on one machine as a document: models or formats in a table, what starts the first, how it was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from tonnage.catalog import model_name
+from tonnage.core.quality import quality_text
+from tonnage.domain.answer import Quantity
+from tonnage.domain.machine import LocalAnswer, LocalRow, Offload
+from tonnage.questions.own.local import no_files
+from tonnage.report.document import UNKNOWN, Command, Document, Headline, Note, Section, Table, blocks, document, grid
+from tonnage.report.wording import percent
+
+TOP: Final = 10
+"""Rows of the first screen."""
+GB: Final = 1e9
+
+
+def local_document(answer: LocalAnswer, *, most: int | None = None) -> Document:
+    """The answer as blocks; `most` rows in the table, None = as many as a first screen has."""
+    found = answer.all_rows or answer.rows
+    shown = found[: most or TOP]
+    one = len(answer.rows) == 1 and not answer.all_rows
+    changes = sorted({row.change for row in answer.frontier if row.change}, key=lambda change: change.what)
+    return document(
+        Headline(answer.sentence, good=answer.feasible),
+        _formats(answer.frontier) if one else _local_models(shown, benchmark=answer.benchmark),
+        [_start(row, faster="" if one else _faster(answer.frontier)) for row in answer.rows[:1]],
+        map(Note, _evidence(answer)),
+        Note(hint=_rest(answer, len(found), len(shown))),
+        why={
+            "Rates of prompts": None if one else _prompts(shown),
+            "Start another format": [Command(row.commands[0][1]) for row in answer.frontier[1:] if row.commands],
+            "Quality of the formats": dict.fromkeys(
+                text for change in changes for text in (quality_text(change), *change.sources)
+            ),
+            "Found on this machine": ", ".join(answer.engines),
+            "Assumptions": answer.assumed,
+            "Notes": answer.notes,
+            "Does not fit": [f"{model_name(model)}: {lack}" for model, lack in answer.infeasible],
+        },
+    )
+
+
+def _start(best: LocalRow, *, faster: str) -> Section:
+    """What starts a model, by engine, and which formats of it are faster."""
+    (_, first), *others = best.commands
+    commands = [Command(first), *(Command(f"{command}  # {engine}") for engine, command in others)]
+    lacking = no_files(best.model) if " -m " in first else ""
+    return Section(f"Start {_short(best.model)} in {best.format}", blocks([*commands, lacking, faster]))
+
+
+def _faster(frontier: Sequence[LocalRow]) -> str:
+    """Formats of the first model that are faster than the chosen one, with what they keep; empty where none is."""
+    rows = [row for row in frontier[1:] if row.decode_per_s.value > frontier[0].decode_per_s.value]
+    rates = ", ".join(f"{row.format} {_three(row.decode_per_s.value)}" for row in rows)
+    kept = ", ".join(map(_quality_kept, rows)).replace(", perplexity", ",")
+    return f"Faster: {rates} tokens/s ({kept})" if rows else ""
+
+
+def _quality_kept(row: LocalRow) -> str:
+    """What a format keeps of the model's quality by published figures, in a few words."""
+    change = row.change
+    if change is None:
+        return "as released"
+    if change.kept is not None:
+        return f"{percent(change.kept)} of the score"
+    return "unpublished" if change.perplexity is None else f"perplexity +{change.perplexity * 100.0:.1f} %"
+
+
+def _formats(rows: Iterable[LocalRow]) -> Table:
+    """Formats of one model, a row each, for one request."""
+    heads = ("format", "quality", "GB>3", "tokens/s>", "prompt/s>4", "context>1", "in host memory<5")
+    cells = [
+        (
+            row.format,
+            _quality_kept(row),
+            f"{row.memory_bytes / GB:.1f}",
+            _interval(row.decode_per_s),
+            _interval(row.prompt_per_s),
+            _tokens(row.most_context),
+            _describe_offload(row.offload),
+        )
+        for row in rows
+    ]
+    return grid(heads, cells)
+
+
+def _prompts(rows: Iterable[LocalRow]) -> Table:
+    """Rates of prompts with their intervals."""
+    cells = [(_short(row.model), row.format, _interval(row.prompt_per_s)) for row in rows]
+    return grid(("model", "format", "prompt/s>"), cells)
+
+
+def _local_models(rows: Iterable[LocalRow], *, benchmark: str) -> Table:
+    """Models of one machine, a row each, for one request."""
+    heads = ("model", "format", f"{benchmark}>2", "GB>3", "tokens/s>", "prompt/s>4", "context>1", "in host memory<5")
+    cells = [
+        (
+            _short(row.model),
+            row.format,
+            UNKNOWN if row.quality is None else f"{row.quality:.1f}",
+            f"{row.memory_bytes / GB:.1f}",
+            _interval(row.decode_per_s),
+            _three(row.prompt_per_s.value),
+            _tokens(row.most_context),
+            _describe_offload(row.offload),
+        )
+        for row in rows
+    ]
+    return grid(heads, cells)
+
+
+def _short(model: str) -> str:
+    """A model's name without the words that all files of people's own machines share."""
+    return model_name(model).removesuffix(" Instruct").removesuffix(" it").removesuffix(" Base")
+
+
+def _three(value: float) -> str:
+    """At most three digits that mean something."""
+    return f"{value:.2g}" if value < 10 else f"{value:.0f}" if value < 1000 else f"{round(value, -2):,.0f}"
+
+
+def _interval(found: Quantity) -> str:
+    low, high = found.low or found.value, found.high or found.value
+    return f"{_three(found.value)} ({_three(low)}-{_three(high)})"
+
+
+def _evidence(answer: LocalAnswer) -> list[str]:
+    """How formats are chosen and rates are founded: nearly always the same for a whole machine."""
+    rows = answer.rows
+    if not rows:
+        return []
+    bases = " and ".join(dict.fromkeys(row.decode_per_s.basis.value for row in rows))
+    sure = all(row.decode_per_s.certified for row in rows)
+    share = "90 % of measurements of such cases" if sure else "what too few sources taught to be certifiable as 90 %"
+    how = f"Rates of {rows[0].engine}, one request: {bases}; in brackets {share}."
+    if len(rows) > 1:
+        return [f"Of each model {answer.rule}. {how}"]
+    changes = [row.change for row in answer.frontier if row.change is not None and row.change.evaluations]
+    told = [] if rows[0].quality is None else [f"{answer.benchmark} {rows[0].quality:.1f} as released"]
+    told += [f"medians of published evaluations of {of}" for of in dict.fromkeys(change.on for change in changes)]
+    if changes and all(change.kept is None for change in changes):
+        told.append("scores in tasks are unpublished")
+    return [*([f"Quality: {'; '.join(told)}."] if told else []), how]
+
+
+def _tokens(count: int) -> str:
+    return f"{count // 1024}k" if count >= 1024 else str(count)
+
+
+def _describe_offload(offload: Offload) -> str:
+    """What of a model lies in host memory; empty where nothing does."""
+    if not offload.moved_bytes:
+        return ""
+    size = f"{offload.moved_bytes / GB:.0f} GB"
+    if offload.read_share >= 1.0:
+        return "all"
+    if offload.layers and offload.expert_layers:
+        return f"{size} experts, layers"
+    if offload.expert_layers:
+        return f"{size} experts"
+    return f"{size} layers"
+
+
+def _rest(answer: LocalAnswer, count: int, top: int) -> str:
+    said = [f"{count - top} more models: --top {count}"] if count > top else []
+    lacking = len(answer.infeasible)
+    if lacking:
+        said.append(f"{lacking} {'does' if lacking == 1 else 'do'} not fit")
+    said.append("assumptions and the rest: --why")
+    if not answer.all_rows and len(answer.rows) > 1:
+        said.append("every format: --all")
+    return "; ".join(said) + "."
