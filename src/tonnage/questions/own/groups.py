@@ -24,6 +24,7 @@ from tonnage.core.board_power import SUM, spread, steady_load
 from tonnage.core.header import Infeasible
 from tonnage.core.host import USUAL_LOAD, LoadShare
 from tonnage.core.machine import host_of, is_unified, with_memory
+from tonnage.core.quality import weights_change
 from tonnage.core.replica import errors_at
 from tonnage.core.sites import OFFER_TESTS, Site
 from tonnage.core.stock import GroupPower, power_of, pue_of, tariff
@@ -112,7 +113,8 @@ def answer_group(request: Own, group: OwnedGroup, *, additions: Additions) -> Ow
 def _best_rows(request: Own, group: OwnedGroup, part: Accelerator, *, additions: Additions) -> Iterator[OwnRow]:
     """
     A row for the best configuration of each model, those with the best published score first, until enough are found;
-    models that do not take the lengths, or that nothing there serves, are left out.
+    of a model that is named, one for each format that no finer one beats in output. Models that do not take the
+    lengths, or that nothing there serves, are left out.
     """
     site = site_of(group, part)
     found = 0
@@ -123,11 +125,11 @@ def _best_rows(request: Own, group: OwnedGroup, part: Accelerator, *, additions:
             continue
         asked = _service_of(request, name)
         best = _most_output(asked, model, site=site, count=group.count)
-        if isinstance(best, Candidate):
-            found += 1
-            row = _row(asked, best, count=group.count)
-            used = row.replicas * best.configuration.layout.ranks
-            drawn = steady_load(best.replica, best.best)
+        found += isinstance(best, tuple)
+        for each in best[: None if request.model else 1] if isinstance(best, tuple) else ():
+            row = _row(asked, each, model=model, count=group.count)
+            used = row.replicas * each.configuration.layout.ranks
+            drawn = steady_load(each.replica, each.best)
             yield _with_power(row, request, part, count=group.count, used=used, drawn=drawn)
         if found == ROWS:
             return
@@ -161,12 +163,12 @@ def models_of(request: Own) -> list[str]:
     return sorted((one.model for one in downloads()), key=lambda name: -(published_score(name) or 0.0))
 
 
-def _most_output(request: Serve, model: Model, *, site: Site, count: int) -> Candidate | Infeasible | None:
+def _most_output(request: Serve, model: Model, *, site: Site, count: int) -> tuple[Candidate, ...] | Infeasible | None:
     """
-    Of all formats and layouts, that with the most output of the whole group, else the one that came closest; None where
-    the engine has no format there.
+    Of all formats and layouts, that with the most output of the whole group, then those of finer formats, else the one
+    that came closest; None where the engine has no format there.
     """
-    best: tuple[float, Candidate] | None = None
+    best: dict[float, tuple[float, Candidate]] = {}
     missed: list[Infeasible] = []
     for startable, engine in itertools.product((True, False), request.engines):
         if not startable and (best or request.precisions):
@@ -179,9 +181,13 @@ def _most_output(request: Serve, model: Model, *, site: Site, count: int) -> Can
                 continue
             replicas = replicas_of(count, configuration.layout.ranks, per_node=site.per_node)
             rate = outcome.best.rate_per_s * replicas
-            if best is None or rate > best[0]:
-                best = rate, outcome
-    return best[1] if best else min(missed, key=BY_NEARNESS, default=None)
+            bits = number_format(configuration.precision.stored).bits
+            if rate > max((best[other][0] for other in best if other >= bits), default=0.0):
+                best = {other: one for other, one in best.items() if other > bits or one[0] > rate}
+                best[bits] = rate, outcome
+    if not best:
+        return min(missed, key=BY_NEARNESS, default=None)
+    return tuple(found for _, found in sorted(best.values(), key=lambda one: -one[0]))
 
 
 def replicas_of(count: int, ranks: int, *, per_node: int) -> int:
@@ -198,7 +204,7 @@ def replicas_of(count: int, ranks: int, *, per_node: int) -> int:
     return count // per_node * (per_node // ranks) + count % per_node // ranks
 
 
-def _row(request: Serve, found: Candidate, *, count: int) -> OwnRow:
+def _row(request: Serve, found: Candidate, *, model: Model, count: int) -> OwnRow:
     """A candidate as a row: rates and requests in flight are of the whole group, `per_request` of one request."""
     replica, layout = found.replica, found.configuration.layout
     replicas = replicas_of(count, layout.ranks, per_node=found.site.per_node)
@@ -215,6 +221,7 @@ def _row(request: Serve, found: Candidate, *, count: int) -> OwnRow:
         output_tokens_per_s=total,
         per_request=1.0 / found.best.tpot_mean_s,
         quality=published_score(request.model),
+        change=weights_change(request.model, model, weights=found.configuration.precision.stored),
         prompt_share=min(1.0, found.best.rate_per_s * replica.times.prefill_work_s) if replica.times else 0.0,
     )
 
@@ -243,7 +250,7 @@ def _local_rows(
 
     Shown is what makes more output; where copies do in a coarser format, the finest that makes as much spread out. What
     lies in host memory is read by one copy at a time: such a copy is counted once for each machine. With `in_host`
-    false nothing may lie in host memory.
+    false nothing may lie in host memory. Behind the row of a model that is named stand those of its other formats.
     """
     machine = _machine_of(request, group, part, additions=additions)
     if not in_host:
@@ -279,7 +286,28 @@ def _local_rows(
         ]
         as_fast = [other for other in over_all if other.output_tokens_per_s.value >= row.output_tokens_per_s.value]
         best[row.model] = max([row, *as_fast], key=_bits)
-    return [_with_local_power(row, request, group, part) for row in best.values()]
+    found = [*best.values()]
+    if request.model is not None and found:
+        places = [(machine, group.per_node)] + [(replace(machine, count=1), 1)] * (group.per_node > 1)
+        formats = [
+            _local_row(row, cards=cards, copies=group.count if cards == 1 and not row.offload.moved_bytes else machines)
+            for there, cards in places
+            for frontier in [local(asked, there, additions=additions).frontier]
+            for row in frontier
+            if row.precision.kv == frontier[0].precision.kv
+        ]
+        found += _finer_or_faster(found[0], formats)
+    return [_with_local_power(row, request, group, part) for row in found]
+
+
+def _finer_or_faster(first: OwnRow, rows: list[OwnRow]) -> Iterator[OwnRow]:
+    """Rows of other formats than the first, finest first, that have more output than every finer one."""
+    most = 0.0
+    for row in sorted([first, *rows], key=lambda row: (-_bits(row), -row.output_tokens_per_s.value)):
+        if row.output_tokens_per_s.value > most:
+            most = row.output_tokens_per_s.value
+            if row.weights != first.weights:
+                yield row
 
 
 def asked_at_home(request: Own) -> LocalRequest:
@@ -326,6 +354,7 @@ def _local_row(row: LocalRow, *, cards: int, copies: int) -> OwnRow:
         output_tokens_per_s=each.scaled(copies),
         per_request=each.value,
         quality=row.quality,
+        change=row.change,
         moved_bytes=row.offload.moved_bytes,
         board_w=None if row.board_w is None else row.board_w.value,
         command=row.commands[0][1] if row.commands else "",

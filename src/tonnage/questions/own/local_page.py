@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tonnage.catalog import model_name
-from tonnage.core.quality import quality_text
+from tonnage.core.quality import quality_kept, quality_text
 from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import LocalAnswer, LocalRow, Offload
 from tonnage.questions.own.local import no_files
 from tonnage.report.document import UNKNOWN, Command, Document, Headline, Note, Section, Table, blocks, document, grid
-from tonnage.report.wording import percent
 
 TOP: Final = 10
 """Rows of the first screen."""
@@ -56,18 +55,8 @@ def _faster(frontier: Sequence[LocalRow]) -> str:
     """Formats of the first model that are faster than the chosen one, with what they keep; empty where none is."""
     rows = [row for row in frontier[1:] if row.decode_per_s.value > frontier[0].decode_per_s.value]
     rates = ", ".join(f"{row.format} {_three(row.decode_per_s.value)}" for row in rows)
-    kept = ", ".join(map(_quality_kept, rows)).replace(", perplexity", ",")
+    kept = ", ".join(quality_kept(row.change) for row in rows).replace(", perplexity", ",")
     return f"Faster: {rates} tokens/s ({kept})" if rows else ""
-
-
-def _quality_kept(row: LocalRow) -> str:
-    """What a format keeps of the model's quality by published figures, in a few words."""
-    change = row.change
-    if change is None:
-        return "as released"
-    if change.kept is not None:
-        return f"{percent(change.kept)} of the score"
-    return "unpublished" if change.perplexity is None else f"perplexity +{change.perplexity * 100.0:.1f} %"
 
 
 def _formats(rows: Iterable[LocalRow]) -> Table:
@@ -76,7 +65,7 @@ def _formats(rows: Iterable[LocalRow]) -> Table:
     cells = [
         (
             row.format,
-            _quality_kept(row),
+            quality_kept(row.change),
             f"{row.memory_bytes / GB:.1f}",
             _interval(row.decode_per_s),
             _interval(row.prompt_per_s),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tonnage.catalog import model_name, parts_name, provider_name
+from tonnage.core.quality import quality_kept
 from tonnage.domain.plan import option_at_rank
 from tonnage.questions.fleet.page import PAGE as FLEET_PAGE
 from tonnage.questions.own.question import OwnedAnswer, OwnPlan, OwnRow
@@ -139,23 +140,25 @@ def _meters(plan: OwnPlan) -> list[Meter]:
 
 
 def _best_of_groups(groups: Sequence[OwnedAnswer], *, most: int, benchmark: str) -> Table:
-    heads = ("group", "model", "format", f"{benchmark}>2", "layout<4", "tokens/s>", "at once>1", "each>", "evidence<3")
+    named = len({row.model for group in groups for row in group.rows}) == 1
+    score = "quality<2" if named else f"{benchmark}>2"
+    heads = ("group", "model", "format", score, "layout<4", "tokens/s>", "at once>1", "each>", "evidence<3")
     rows = [
-        (group.name if number == 0 else "", *_cells(row))
+        (group.name if number == 0 else "", *_cells(row, named=named))
         for group in groups
         for number, row in enumerate(group.rows[:most])
     ]
     return grid(heads, rows)
 
 
-def _cells(row: OwnRow) -> tuple[str, ...]:
-    """A row in words: rates are of the whole group but for `each`."""
+def _cells(row: OwnRow, *, named: bool) -> tuple[str, ...]:
+    """A row in words: rates are of the whole group but for `each`; of a named model what each format keeps."""
     layout = f"{row.replicas} x {row.layout.upper()}" if row.layout and not row.command else ""
     moved = f"{row.moved_bytes / 1e9:.0f} GB in host" if row.moved_bytes else layout
     return (
         model_name(row.model),
         row.weights.removeprefix("gguf-"),
-        UNKNOWN if row.quality is None else f"{row.quality:.1f}",
+        quality_kept(row.change) if named else UNKNOWN if row.quality is None else f"{row.quality:.1f}",
         moved,
         f"{row.output_tokens_per_s.value:,.0f}",
         f"{row.concurrency:,.{int(row.concurrency < 10.0 and row.concurrency % 1.0 >= 0.05)}f}",
