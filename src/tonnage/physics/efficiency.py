@@ -37,6 +37,8 @@ def peak_flop_per_s(accelerator: Accelerator, dtype: str) -> float:
     """
     Peak at which a product in this dtype runs: its own unit's, else that of the dtype it is widened to. [FLOP/s]
 
+    Where 16-bit arithmetic is slower than 32-bit (Pascal's GeForce), libraries store 16 bits and multiply 32.
+
     Raises
     ------
     Unmeasured
@@ -44,7 +46,7 @@ def peak_flop_per_s(accelerator: Accelerator, dtype: str) -> float:
     """
     peaks = accelerator.peaks
     if dtype in peaks:
-        return peaks[dtype]
+        return max(peaks[dtype], peaks.get("fp32", 0.0)) if dtype == "fp16" else peaks[dtype]
     for other in _EMULATED.get(dtype, ("fp32",)):
         if other in peaks:
             return peaks[other]

@@ -126,8 +126,10 @@ def _wanted(request: LocalRequest, additions: Additions) -> tuple[Download, ...]
         model = resolve(word, additions=additions)
         if model.kind not in LANGUAGE or not model.layers:
             raise BadRequest(f"model: {model.id} is no language model; ask `tonnage fit` or `tonnage predict` about it")
+        meant = look_up(word) or word
         named = None if looks_like_path(word) else download_of(word)
-        return (named or Download(model=word, released=""),)
+        named = named or next((each for each in found if each.model == meant), None)
+        return (named or Download(model=meant if " " in word else word, released=""),)
     return found
 
 
@@ -300,7 +302,8 @@ def _sentence(
     place, name, least = _with_host(machine, best), model_name(first.model), f"{request.min_per_s:g} tokens/s"
     if known == 1:
         why = f"the finest format that makes {least}" if fast else f"the fastest format; none makes {least}"
-        return f"{place} runs {name} at {rate} in {first.format}, {why}."
+        own = f" Its context ends at {first.context:,} tokens." if first.context < request.context else ""
+        return f"{place} runs {name} at {rate} in {first.format}, {why}.{own}"
     how = f"{name} ({first.format}, {rate})"
     if not fast:
         return f"{place} runs {len(best)} of {known} models, all below {least}; the best is {how}."
