@@ -18,18 +18,10 @@ PROGRAMS = ("llama-server", "ollama", "mlx_lm.server", "vllm")
 """Programs whose presence on a machine says which engine is installed."""
 OLLAMA_FORMAT = "gguf-q4_k_m"
 """What a tag without a format means in Ollama's library, but for models published in a format of their own."""
-
-
-OWN_FORMAT = "mlx-4bit"
-"""Of the files that are published for the maker's own engine."""
+OTHERS = {"MLX (4 bits)": ("mlx", "mlx-4bit"), "vLLM (AWQ)": ("vllm", "awq")}
+"""Engine and format of the weights behind the names of commands that start files of their own."""
 OWN_PIECE = 2048
-"""Of a prompt, at once (mlx_lm prefill_step_size). [tokens]"""
-
-
-def own_engine(vendor: str) -> str | None:
-    """The engine for one person that runs on this vendor's parts alone."""
-    mine = (spec.name for spec in engines().values() if spec.single_user and spec.vendors == (vendor,))
-    return next(mine, None)
+"""Of a prompt, at once: mlx_lm's prefill_step_size and vLLM's max_num_batched_tokens below 70 GB. [tokens]"""
 
 
 def spread_engine() -> EngineSpec:
@@ -56,7 +48,8 @@ def start_commands(row: LocalRow, download: Download, *, model: Model, vendor: s
         yield "MLX (4 bits)", shlex.join(["mlx_lm.server", "--model", download.mlx])
     whole = row.offload.read_share == 0.0
     if download.awq and vendor == "NVIDIA" and whole:
-        yield "vLLM (AWQ)", shlex.join(["vllm", "serve", download.awq, "--max-model-len", str(row.context)])
+        words = ["vllm", "serve", download.awq, "--max-model-len", str(row.context), "--max-num-seqs", "1"]
+        yield "vLLM (AWQ)", shlex.join(words)
 
 
 def _llama_server(row: LocalRow, download: Download, model: Model) -> list[str]:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions, model_name
+from tonnage.catalog.engines import support
 from tonnage.catalog.hub.names import looks_like_path
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.models import look_up, model_ids
@@ -31,7 +32,7 @@ from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.machine import Download, LocalAnswer, LocalRow, Machine
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision, number_format
-from tonnage.engines.at_home import OWN_FORMAT, OWN_PIECE, own_engine, start_commands
+from tonnage.engines.at_home import OTHERS, OWN_PIECE, start_commands
 from tonnage.errors import BadRequest
 from tonnage.physics.parameters import parameters
 from tonnage.questions.fit.fit import LANGUAGE
@@ -73,7 +74,7 @@ def local(request: LocalRequest, machine: Machine, *, additions: Additions = cat
         else:
             lacking.append((download.model, why))
     best.sort(key=lambda row: _rank(row, request))
-    best = [*(_with_own_engine(row, machine, additions) for row in best[:FIRST]), *best[FIRST:]]
+    best = [*(_with_other_engines(row, machine, additions) for row in best[:FIRST]), *best[FIRST:]]
     answer = _answer(request, machine, best, every=every, lacking=lacking)
     if best:
         first = next(one for one in wanted if one.model == best[0].model)
@@ -161,28 +162,26 @@ def _uses(machine: Machine, rows: list[LocalRow], additions: Additions) -> Itera
                     yield use
 
 
-def _with_own_engine(row: LocalRow, machine: Machine, additions: Additions) -> LocalRow:
-    """The row with the rate of the engine that the maker of its device provides, where a file for it is published."""
-    vendor = machine.device.vendor if machine.device is not None else ""
-    path = next((one.mlx for one in downloads() if one.model == row.model), "")
-    engine = own_engine(vendor) if path and any(path in command for _, command in row.commands) else None
-    if engine is None:
-        return row
-    asked = Asked(
-        model=resolve(row.model, additions=additions),
-        context=row.context,
-        engine=engine,
-        piece=OWN_PIECE,
-        precision=Precision(weights=OWN_FORMAT, kv="fp16", activations="fp16"),
-    )
-    found = speed_of(asked, machine)
-    if isinstance(found, str):
-        return row
-    rate = f", {found.decode_per_s.value:.0f} tokens/s"
-    told = tuple(
-        (name.replace(")", f"{rate})") if path in command else name, command) for name, command in row.commands
-    )
-    return replace(row, commands=told)
+def _with_other_engines(row: LocalRow, machine: Machine, additions: Additions) -> LocalRow:
+    """The row with the rates of engines that run files of their own on one device, and without those that cannot."""
+    device, told = machine.device, []
+    alone = replace(machine, count=1, others=(), host=replace(machine.host, memory_bytes=0.0))
+    for name, command in row.commands:
+        engine, weights = OTHERS.get(name, ("", ""))
+        if not engine or device is None:
+            told.append((name, command))
+        elif support(engine, device, weights=weights) is not None:
+            asked = Asked(
+                model=resolve(row.model, additions=additions),
+                context=row.context,
+                engine=engine,
+                piece=OWN_PIECE,
+                precision=Precision(weights=weights, kv="fp16", activations="fp16"),
+            )
+            found = speed_of(asked, alone)
+            if isinstance(found, LocalRow):
+                told.append((f"{name[:-1]}, {found.decode_per_s.value:.0f} tokens/s)", command))
+    return replace(row, commands=tuple(told))
 
 
 def top_rows(request: LocalRequest, machine: Machine, *, most: int, additions: Additions) -> list[LocalRow]:

@@ -8,7 +8,9 @@ of the model lay there; `physics.offload` puts the two together. So a model that
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from typing import Final
 
 import msgspec
@@ -115,7 +117,11 @@ def _placed(asked: Asked, machine: Machine) -> LocalRow | str:
     if offload is None or offload.moved_bytes > room:
         lacking = short if room <= 0 else short - room
         return f"needs {_gib(lacking)} more than the device" + (" and the host have" if room > 0 else " has")
-    return _join_sides(asked, machine, offload)
+    if machine.count == 1 or offload.layers or not offload.expert_layers:
+        return _join_sides(asked, machine, offload)
+    free = at.pool.limit_bytes - at.pool.need.value + shares.movable_bytes / machine.count
+    offload, split = deal_out(shares, offload, cards=machine.count, room_bytes=free)
+    return msgspec.structs.replace(_join_sides(asked, machine, offload), split=split)
 
 
 def speed_with(asked: Asked, machine: Machine, *, layers: int, expert_layers: int) -> LocalRow:
@@ -297,6 +303,11 @@ class Shares(Record, kw_only=True):
     """Share of the experts that one piece of a prompt needs. [-]"""
 
     @property
+    def movable_bytes(self) -> float:
+        """All that may lie elsewhere. [bytes]"""
+        return self.expert_bytes + self.layer_bytes + self.cache_bytes
+
+    @property
     def read_bytes(self) -> float:
         """All that one token reads. [bytes]"""
         return self.read_expert_bytes + self.read_layer_bytes + self.read_end_bytes
@@ -373,3 +384,22 @@ def smallest_placement(shares: Shares, *, short_by: float) -> Offload | None:
     if layers >= shares.layers:
         return None
     return place_layers(shares, layers=layers, expert_layers=shares.expert_layers)
+
+
+def deal_out(shares: Shares, offload: Offload, *, cards: int, room_bytes: float) -> tuple[Offload, tuple[int, ...]]:
+    """
+    The layers of each of several equal cards where the first layers have their experts in host memory: as many bytes on
+    each; and the placement with as many more of them moved as whole layers in a card's room take.
+    """
+    plain = (shares.layer_bytes + shares.cache_bytes) / shares.layers
+    each = shares.expert_bytes / shares.expert_layers
+    for moved in range(offload.expert_layers, shares.expert_layers + 1):
+        kept = shares.expert_layers - moved
+        sizes = [plain] * (shares.layers - kept) + [plain + each] * kept
+        ends = list(itertools.accumulate(sizes))
+        held = Counter(int((end - size / 2.0) / ends[-1] * cards) for end, size in zip(ends, sizes, strict=True))
+        split = tuple(held[card] for card in range(cards))
+        starts = itertools.accumulate((0, *split))
+        if all(sum(sizes[start : start + n]) <= room_bytes for start, n in zip(starts, split, strict=False)):
+            break
+    return place_layers(shares, layers=0, expert_layers=moved), split
