@@ -12,7 +12,6 @@ from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mlp, Moe
 from tonnage.domain.training import TrainSetup
 from tonnage.physics.activations import layer_bytes_per_token, logit_bytes, recomputed_layer_bytes
-from tonnage.physics.efficiency import peak_flop_per_s
 from tonnage.physics.training_time import (
     Network,
     by_architecture,
@@ -22,6 +21,7 @@ from tonnage.physics.training_time import (
     product_share,
     sustained_bytes_per_s,
     training_operator_s,
+    training_peak,
     transfer_s,
 )
 from tonnage.physics.work import Operator
@@ -175,8 +175,8 @@ def test_attention_gains_from_length_and_width() -> None:
 
 def test_sixteen_bits_that_are_slow_in_hardware_multiply_at_thirty_two() -> None:
     pascal = replace(CARD, peaks={"fp32": 11.3e12, "fp16": 0.18e12})
-    assert peak_flop_per_s(pascal, "fp16") == 11.3e12
-    assert peak_flop_per_s(CARD, "bf16") == 989e12
+    assert training_peak(pascal, "fp16") == 11.3e12
+    assert training_peak(CARD, "bf16") == 989e12
 
 
 def sustained(card: Accelerator) -> float:

@@ -59,7 +59,12 @@ def _llama_server(row: LocalRow, download: Download, model: Model) -> list[str]:
     file = ["-hf", download.gguf if download.native else f"{download.gguf}:{kind}"]
     if not download.gguf:
         file = ["-m", f"{row.model.rpartition('/')[2]}-{kind}.gguf"]
-    words = ["llama-server", *file, "-c", str(row.context), *_not_by_itself(row)]
+    words = ["llama-server", *file, "-c", str(row.context), "-np", "1"]  # it starts four slots by itself
+    if row.piece is not None:
+        words += ["-ub", str(row.piece)]
+    if row.precision.kv.startswith("gguf-"):
+        cache = row.precision.kv.removeprefix("gguf-")
+        words += ["-ctk", cache, "-ctv", cache]
     layers = model.num_layers
     if row.offload.layers >= layers:
         return [*words, "-ngl", "0"]
@@ -80,13 +85,3 @@ def _first_layers(model: Model, mixtures: int) -> int:
     every = sum(group.count for group in model.layers if isinstance(group.feed_forward, Moe))
     plain = model.num_layers - every
     return mixtures + plain if 2 * plain < every else math.ceil(mixtures * model.num_layers / every)
-
-
-def _not_by_itself(row: LocalRow) -> Iterator[str]:
-    """Settings that were predicted and that llama-server does not choose: one slot, pieces of prompts, the cache."""
-    yield from ("-np", "1")
-    if row.piece is not None:
-        yield from ("-ub", str(row.piece))
-    if row.precision.kv.startswith("gguf-"):
-        cache = row.precision.kv.removeprefix("gguf-")
-        yield from ("-ctk", cache, "-ctv", cache)

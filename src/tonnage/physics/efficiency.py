@@ -37,7 +37,7 @@ def peak_flop_per_s(accelerator: Accelerator, dtype: str) -> float:
     """
     Peak at which a product in this dtype runs: its own unit's, else that of the dtype it is widened to. [FLOP/s]
 
-    Where 16-bit arithmetic is slower than 32-bit (Pascal's GeForce), libraries store 16 bits and multiply 32.
+    Pascal's GeForce multiplies 16 bits at a 64th of its rate in 32, in which libraries then multiply.
 
     Raises
     ------
@@ -45,8 +45,10 @@ def peak_flop_per_s(accelerator: Accelerator, dtype: str) -> float:
         The accelerator has no published peak for any of them.
     """
     peaks = accelerator.peaks
+    if dtype == "fp16" and accelerator.compute_capability == "6.1":
+        dtype = "fp32"
     if dtype in peaks:
-        return max(peaks[dtype], peaks.get("fp32", 0.0)) if dtype == "fp16" else peaks[dtype]
+        return peaks[dtype]
     for other in _EMULATED.get(dtype, ("fp32",)):
         if other in peaks:
             return peaks[other]

@@ -104,8 +104,18 @@ def training_operator_s(op: Operator, setup: TrainSetup) -> float:
         if op.compute not in {"fp32", "tf32"}:
             share *= _alignment(op, coefficients)
     share = half_rate_share(accelerator, op.compute, share=share)
-    compute_s = op.flop / (peak_flop_per_s(accelerator, op.compute) * share)
+    compute_s = op.flop / (training_peak(accelerator, op.compute) * share)
     return smooth_max(compute_s=compute_s, memory_s=moved_s)
+
+
+def training_peak(accelerator: Accelerator, dtype: str) -> float:
+    """
+    Peak at which training multiplies: products accumulate in 32 bits. [FLOP/s]
+
+    Where 16-bit arithmetic is slower than 32-bit (Pascal's GeForce), libraries store 16 bits and multiply 32.
+    """
+    peak = peak_flop_per_s(accelerator, dtype)
+    return max(peak, accelerator.peaks.get("fp32", 0.0)) if dtype in {"fp16", "bf16"} else peak
 
 
 def half_rate_share(accelerator: Accelerator, dtype: str, *, share: float) -> float:

@@ -25,7 +25,7 @@ from tonnage.domain.model import LayerGroup
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import TrainSetup
 from tonnage.errors import BadRequest
-from tonnage.physics.efficiency import peak_flop_per_s, smooth_max
+from tonnage.physics.efficiency import smooth_max
 from tonnage.physics.known import Known, remembered, within
 from tonnage.physics.matrices import layer_matrices
 from tonnage.physics.network import network_totals
@@ -38,6 +38,7 @@ from tonnage.physics.training_time import (
     half_rate_share,
     network,
     sustained_bytes_per_s,
+    training_peak,
     transfer_s,
 )
 from tonnage.physics.training_work import LayerWork, head_work, layer_work
@@ -322,7 +323,7 @@ def _orthogonal_s(setup: TrainSetup) -> float:
             flop += group.count * matrix.copies * newton_schulz_flop(rows=matrix.outputs, columns=matrix.inputs)
     ranks = layout.tp * layout.pp * (layout.dp * layout.cp if layout.sharding != "none" else 1)
     share = by_architecture(setup.coefficients.gemm, part.architecture)
-    return 0.0 if setup.adapter else flop / ranks / (peak_flop_per_s(part, "bf16") * share)
+    return 0.0 if setup.adapter else flop / ranks / (training_peak(part, "bf16") * share)
 
 
 def _network_parts(times: Times) -> tuple[Quantity, ...]:
@@ -341,7 +342,7 @@ def _network_parts(times: Times) -> tuple[Quantity, ...]:
     share = half_rate_share(card, dtype, share=share)
     samples = setup.micro_batch * setup.num_micro_batches
     size = 4.0 if dtype in {"fp32", "tf32"} else 2.0
-    compute = (3.0 * flop + setup.frozen_flop) * samples / (peak_flop_per_s(card, dtype) * share)
+    compute = (3.0 * flop + setup.frozen_flop) * samples / (training_peak(card, dtype) * share)
     separable = setup.network_style == "separable"
     unturned = c.channels_last if setup.channels_last and size < 4 else 1.0
     passes = c.network_passes * (c.separable if separable else c.network_wide if size == 4 else unturned)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Final
 
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ from tonnage.core.header import Infeasible
 from tonnage.core.host import USUAL_LOAD, LoadShare
 from tonnage.core.machine import host_of, is_unified, with_memory
 from tonnage.core.quality import weights_change
+from tonnage.core.ranking import frontier
 from tonnage.core.replica import errors_at
 from tonnage.core.sites import OFFER_TESTS, Site
 from tonnage.core.stock import GroupPower, power_of, pue_of, tariff
@@ -168,10 +170,10 @@ def _most_output(request: Serve, model: Model, *, site: Site, count: int) -> tup
     Of all formats and layouts, that with the most output of the whole group, then those of finer formats, else the one
     that came closest; None where the engine has no format there.
     """
-    best: dict[float, tuple[float, Candidate]] = {}
+    found: list[tuple[float, float, Candidate]] = []
     missed: list[Infeasible] = []
     for startable, engine in itertools.product((True, False), request.engines):
-        if not startable and (best or request.precisions):
+        if not startable and (found or request.precisions):
             break  # what needs another checkpoint is looked at where nothing else runs
         worth = limits.configurations(request, model, site=site, engine=engine, most=count, startable=startable)
         for configuration in itertools.chain.from_iterable(worth):
@@ -181,13 +183,11 @@ def _most_output(request: Serve, model: Model, *, site: Site, count: int) -> tup
                 continue
             replicas = replicas_of(count, configuration.layout.ranks, per_node=site.per_node)
             rate = outcome.best.rate_per_s * replicas
-            bits = number_format(configuration.precision.stored).bits
-            if rate > max((best[other][0] for other in best if other >= bits), default=0.0):
-                best = {other: one for other, one in best.items() if other > bits or one[0] > rate}
-                best[bits] = rate, outcome
-    if not best:
+            found.append((-rate, -number_format(configuration.precision.stored).bits, outcome))
+    if not found:
         return min(missed, key=BY_NEARNESS, default=None)
-    return tuple(found for _, found in sorted(best.values(), key=lambda one: -one[0]))
+    kept = frontier(found, objectives=(itemgetter(0), itemgetter(1)))
+    return tuple({found[n][1]: found[n][2] for n in sorted(kept, key=lambda n: found[n][0])}.values())
 
 
 def replicas_of(count: int, ranks: int, *, per_node: int) -> int:
@@ -257,57 +257,38 @@ def _local_rows(
         machine = replace(machine, host=replace(machine.host, memory_bytes=0.0))
     asked = asked_at_home(request)
     machines = max(1, group.count // group.per_node)
-    rows = [
-        _local_row(row, cards=group.per_node, copies=machines)
-        for row in top_rows(asked, machine, most=ROWS, additions=additions)
-    ]
-    if group.per_node > 1:
-        one = replace(machine, count=1)
-        rows += [
-            _local_row(row, cards=1, copies=machines if row.offload.moved_bytes else group.count)
-            for row in top_rows(asked, one, most=ROWS, additions=additions)
+    places = [(machine, group.per_node), (replace(machine, count=1), 1)][: min(2, group.per_node)]
+
+    def rows_of(found: list[LocalRow], cards: int) -> list[OwnRow]:
+        alone = cards == 1
+        return [
+            _local_row(row, cards=cards, copies=group.count if alone and not row.offload.moved_bytes else machines)
+            for row in found
         ]
+
+    def formats(model: str, there: Machine, cards: int) -> list[OwnRow]:
+        found = local(replace(asked, model=model), there, additions=additions).frontier
+        return rows_of([row for row in found if row.precision.kv == found[0].precision.kv], cards)
+
+    rows = [
+        row for there, cards in places for row in rows_of(top_rows(asked, there, most=ROWS, additions=additions), cards)
+    ]
     best: dict[str, OwnRow] = {}
     for row in rows:
-        before = best.get(row.model)
-        if before is None or row.output_tokens_per_s.value > before.output_tokens_per_s.value:
-            best[row.model] = row
-    coarse = [
-        row
-        for row in best.values()
-        if any(_bits(other) > _bits(row) and other.replicas < group.count for other in rows if other.model == row.model)
-    ]
-    for row in coarse:
-        every = replace(asked, model=row.model, every_format=True)
-        over_all = [
-            _local_row(other, cards=group.per_node, copies=machines)
-            for other in local(every, machine, additions=additions).all_rows
-            if other.model == row.model
-        ]
-        as_fast = [other for other in over_all if other.output_tokens_per_s.value >= row.output_tokens_per_s.value]
-        best[row.model] = max([row, *as_fast], key=_bits)
-    found = [*best.values()]
+        best[row.model] = max(row, best.get(row.model, row), key=_output)
+    for row in list(best.values()):
+        if any(
+            _bits(other) > _bits(row) and other.replicas < group.count for other in rows if other.model == row.model
+        ):
+            as_fast = (other for other in formats(row.model, *places[0]) if _output(other) >= _output(row))
+            best[row.model] = max(row, *as_fast, row, key=_bits)
+    found = list(best.values())
     if request.model is not None and found:
-        places = [(machine, group.per_node)] + [(replace(machine, count=1), 1)] * (group.per_node > 1)
-        formats = [
-            _local_row(row, cards=cards, copies=group.count if cards == 1 and not row.offload.moved_bytes else machines)
-            for there, cards in places
-            for frontier in [local(asked, there, additions=additions).frontier]
-            for row in frontier
-            if row.precision.kv == frontier[0].precision.kv
-        ]
-        found += _finer_or_faster(found[0], formats)
+        every = [*found, *(row for place in places for row in formats(request.model, *place))]
+        kept = (every[n] for n in frontier(every, objectives=(lambda row: -_bits(row), lambda row: -_output(row))))
+        others = {row.weights: row for row in kept if row.weights != found[0].weights}
+        found += sorted(others.values(), key=_bits, reverse=True)
     return [_with_local_power(row, request, group, part) for row in found]
-
-
-def _finer_or_faster(first: OwnRow, rows: list[OwnRow]) -> Iterator[OwnRow]:
-    """Rows of other formats than the first, finest first, that have more output than every finer one."""
-    most = 0.0
-    for row in sorted([first, *rows], key=lambda row: (-_bits(row), -row.output_tokens_per_s.value)):
-        if row.output_tokens_per_s.value > most:
-            most = row.output_tokens_per_s.value
-            if row.weights != first.weights:
-                yield row
 
 
 def asked_at_home(request: Own) -> LocalRequest:
@@ -327,6 +308,10 @@ def _with_local_power(row: OwnRow, request: Own, group: OwnedGroup, part: Accele
 
 def _bits(row: OwnRow) -> float:
     return number_format(row.weights).bits
+
+
+def _output(row: OwnRow) -> float:
+    return row.output_tokens_per_s.value
 
 
 def _machine_of(request: Own, group: OwnedGroup, part: Accelerator, *, additions: Additions) -> Machine:

@@ -27,6 +27,7 @@ from tonnage.catalog.published import BENCHMARK, download_of, downloads, publish
 from tonnage.core.calibration_use import each_once, serving_use
 from tonnage.core.machine import is_unified, machine_named
 from tonnage.core.quality import weights_change
+from tonnage.core.ranking import frontier
 from tonnage.core.reading import build, read_fields
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.machine import Download, LocalAnswer, LocalRow, Machine
@@ -100,18 +101,16 @@ def _frontier(
         if row.offload.layers < whole.get(row.precision.weights, math.inf)
         and row.decode_per_s.value >= request.min_per_s
     ]
-    left = [row for row in rows if row.precision != best.precision and not any(_beats(other, row) for other in rows)]
+    kept = frontier(
+        rows,
+        objectives=(
+            lambda row: -number_format(row.precision.stored).bits,
+            lambda row: -number_format(row.precision.kv).bits,
+            lambda row: -row.decode_per_s.value,
+        ),
+    )
+    left = (rows[n] for n in kept if rows[n].precision != best.precision)
     return best, *sorted(left, key=lambda row: row.decode_per_s.value < request.min_per_s)
-
-
-def _beats(one: LocalRow, other: LocalRow) -> bool:
-    """Whether a format is as fine as another one and at least as fast."""
-    fine = all(mine >= its for mine, its in zip(_bits(one), _bits(other), strict=True))
-    return one is not other and fine and one.decode_per_s.value >= other.decode_per_s.value
-
-
-def _bits(row: LocalRow) -> tuple[float, float]:
-    return number_format(row.precision.stored).bits, number_format(row.precision.kv).bits
 
 
 def _wanted(request: LocalRequest, additions: Additions) -> tuple[Download, ...]:

@@ -25,12 +25,12 @@ def local_document(answer: LocalAnswer, *, most: int | None = None) -> Document:
     changes = sorted({row.change for row in answer.frontier if row.change}, key=lambda change: change.what)
     return document(
         Headline(answer.sentence, good=answer.feasible),
-        _formats(answer.frontier) if one else _local_models(shown, benchmark=answer.benchmark),
+        _table(answer.frontier, benchmark="") if one else _table(shown, benchmark=answer.benchmark),
         [_start(row, faster="" if one else _faster(answer.frontier)) for row in answer.rows[:1]],
         map(Note, _evidence(answer)),
         Note(hint=_rest(answer, len(found), len(shown))),
         why={
-            "Rates of prompts": None if one else _prompts(shown),
+            "Tokens of a prompt a second": [f"{_short(row.model)}: {_interval(row.prompt_per_s)}" for row in shown],
             "Start another format": [Command(row.commands[0][1]) for row in answer.frontier[1:] if row.commands],
             "Quality of the formats": dict.fromkeys(
                 text for change in changes for text in (quality_text(change), *change.sources)
@@ -59,47 +59,25 @@ def _faster(frontier: Sequence[LocalRow]) -> str:
     return f"Faster: {rates} tokens/s ({kept})" if rows else ""
 
 
-def _formats(rows: Iterable[LocalRow]) -> Table:
-    """Formats of one model, a row each, for one request."""
-    heads = ("format", "quality", "GB>3", "tokens/s>", "prompt/s>4", "context>1", "in host memory<5")
+def _table(rows: Iterable[LocalRow], *, benchmark: str) -> Table:
+    """Models of one machine, a row each, for one request; without a benchmark formats of one model."""
+    first = ("model", "format", f"{benchmark}>2") if benchmark else ("format", "quality")
     cells = [
         (
-            row.format,
-            quality_kept(row.change),
+            *(
+                (_short(row.model), row.format, UNKNOWN if row.quality is None else f"{row.quality:.1f}")
+                if benchmark
+                else (row.format, quality_kept(row.change))
+            ),
             f"{row.memory_bytes / GB:.1f}",
             _interval(row.decode_per_s),
-            _interval(row.prompt_per_s),
+            _three(row.prompt_per_s.value) if benchmark else _interval(row.prompt_per_s),
             _tokens(row.most_context),
             _describe_offload(row.offload),
         )
         for row in rows
     ]
-    return grid(heads, cells)
-
-
-def _prompts(rows: Iterable[LocalRow]) -> Table:
-    """Rates of prompts with their intervals."""
-    cells = [(_short(row.model), row.format, _interval(row.prompt_per_s)) for row in rows]
-    return grid(("model", "format", "prompt/s>"), cells)
-
-
-def _local_models(rows: Iterable[LocalRow], *, benchmark: str) -> Table:
-    """Models of one machine, a row each, for one request."""
-    heads = ("model", "format", f"{benchmark}>2", "GB>3", "tokens/s>", "prompt/s>4", "context>1", "in host memory<5")
-    cells = [
-        (
-            _short(row.model),
-            row.format,
-            UNKNOWN if row.quality is None else f"{row.quality:.1f}",
-            f"{row.memory_bytes / GB:.1f}",
-            _interval(row.decode_per_s),
-            _three(row.prompt_per_s.value),
-            _tokens(row.most_context),
-            _describe_offload(row.offload),
-        )
-        for row in rows
-    ]
-    return grid(heads, cells)
+    return grid((*first, "GB>3", "tokens/s>", "prompt/s>4", "context>1", "in host memory<5"), cells)
 
 
 def _short(model: str) -> str:

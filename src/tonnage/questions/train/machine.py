@@ -27,8 +27,7 @@ from tonnage.domain.plan import Bill
 from tonnage.domain.precision import number_format
 from tonnage.domain.train_plan import Run, RunOption, TrainOption
 from tonnage.domain.training import TrainSetup
-from tonnage.physics.efficiency import peak_flop_per_s
-from tonnage.physics.training_time import sustained_bytes_per_s
+from tonnage.physics.training_time import sustained_bytes_per_s, training_peak
 from tonnage.physics.training_work import head_work, layer_work
 from tonnage.physics.work import Operator
 from tonnage.pricing.bills import HOURS_PER_MONTH
@@ -206,7 +205,7 @@ def _products(setup: TrainSetup) -> Used:
     """What the products of one optimizer step take of the mean board's peaks. [s]"""
     part, ranks = setup.accelerator, setup.layout.ranks
     if not setup.model.groups:
-        return Used(products=model_flop(setup) / ranks / peak_flop_per_s(part, number_format(setup.precision).compute))
+        return Used(products=model_flop(setup) / ranks / training_peak(part, number_format(setup.precision).compute))
     return used_by(_of_passes(setup), part).times(setup.num_micro_batches / setup.layout.pp)
 
 
