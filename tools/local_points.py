@@ -28,7 +28,7 @@ from tonnage.core.machine import host_of
 from tonnage.domain.case import ServeResult
 from tonnage.domain.machine import LocalRow, Machine
 from tonnage.domain.precision import Precision
-from tonnage.questions.own.speed import Asked, speed_of, speed_with
+from tonnage.questions.own.speed import Asked, deployment_of, join_sides, place_layers, shares_on, speed_of
 from tonnage.questions.predict.predict import predict
 from tonnage_accuracy.cases import case_of
 from tonnage_accuracy.rows import Row, number, read_rows, text
@@ -70,6 +70,14 @@ def asked_of(row: dict[str, str], *, prompt: bool = False) -> Asked:
         piece=piece,
         engine=row["engine"],
     )
+
+
+def speed_with(asked: Asked, machine: Machine, *, layers: int, expert_layers: int) -> LocalRow:
+    """The speed with a placement that is given, whether or not it fits: what a published point is held against."""
+    part = machine.device or machine.host.part
+    shares = shares_on(asked, deployment_of(asked, part))
+    layers = shares.layers if machine.device is None else layers
+    return join_sides(asked, machine, place_layers(shares, layers=layers, expert_layers=expert_layers))
 
 
 def predicted(row: dict[str, str], *, prompt: bool = False) -> LocalRow:

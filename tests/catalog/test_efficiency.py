@@ -154,14 +154,6 @@ def test_families_differ_and_strangers_are_told() -> None:
     assert ladder(h100, family="llama.cpp").grids == {}
 
 
-def test_wider_rungs_have_wider_intervals() -> None:
-    there = ladder(accelerator("h100-sxm5-80gb"))
-    for kind in ("gemm", "attention_prefill", "attention_decode", "elementwise"):
-        assert (
-            0 < there.half_width(kind, "own") < there.half_width(kind, "generation") < there.half_width(kind, "generic")
-        )
-
-
 def test_a_missing_file_is_said_to_be_rebuilt() -> None:
     with pytest.raises(BadFact, match=r"tools/calibration/build\.py"):
         provenance("h100-sxm5-80gb", "nobody")

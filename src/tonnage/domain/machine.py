@@ -169,8 +169,6 @@ class LocalAnswer(Record, kw_only=True):
     """Every format, where that was asked for."""
     frontier: tuple[LocalRow, ...] = ()
     """Formats of the first model, the chosen one first: none has another that is as fine and as fast."""
-    rule: str = ""
-    """By which a model's format is chosen."""
     infeasible: tuple[tuple[str, str], ...] = ()
     """Models that do not fit, and what they lack."""
     calibrations: tuple[CalibrationUse, ...] = ()

@@ -47,7 +47,11 @@ def test_a_row_shows_what_was_published_of_its_format_and_both_intervals() -> No
     shown = told("local", "-a", "RTX 3090", "--model", GEMMA).output
     assert "in q6_k, the finest format that makes 10 tokens/s." in " ".join(shown.split())
     assert re.search(r"q4_k_m +perplexity \+1\.5 % +[\d.]+ +\d+ \(\d+-\d+\) +[\d,]+ \(\d+-[\d,]+\)", shown)
-    assert "scores in tasks are unpublished" in " ".join(shown.split())
+    assert "medians of published evaluations of other models" in " ".join(shown.split())
+    assert (
+        "nobody published what it keeps of the score"
+        in told("local", "-a", "RTX 3090", "--model", GEMMA, "--why").output
+    )
     slow = told("local", "-a", "RTX 3090", "--model", GEMMA, "--min-speed", "500").output
     assert "the fastest format; none makes 500 tokens/s" in " ".join(slow.split())
 
@@ -63,7 +67,7 @@ def test_a_list_names_faster_formats_of_its_first_model_and_intervals_of_prompts
     assert [row["model"] for row in answer["frontier"]] == [answer["rows"][0]["model"]] * len(answer["frontier"])
     shown = told("local", "-a", "RTX 3090", "--why").output
     assert re.search(r"Faster: q3_k_m \d+ tokens/s \(perplexity \+4\.3 %\)", shown)
-    assert "Of each model the finest format that makes 10 tokens/s, else the fastest." in shown
+    assert "Of each model the finest format that makes the wanted speed, else the fastest." in shown
     assert re.search(r"Tokens of a prompt a second\n(.+\n)*  GPT OSS 120B: \d+ \(\d+-[\d,]+\)", shown)
 
 

@@ -1,6 +1,7 @@
 """What runs on a machine: the numbers of `predict` where a model fits, the host's where it does not, ranked."""
 
 import pytest
+from tools.local_points import speed_with
 
 from tonnage import catalog
 from tonnage.catalog.models import look_up
@@ -12,7 +13,7 @@ from tonnage.domain.precision import Precision
 from tonnage.engines.at_home import spread_engine
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.questions.own.local import LocalRequest, asked_machine, local, local_request
-from tonnage.questions.own.speed import Asked, speed_of, speed_with
+from tonnage.questions.own.speed import Asked, speed_of
 from tonnage.questions.predict.predict import predict
 from tonnage.units import GB, GiB
 

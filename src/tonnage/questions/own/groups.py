@@ -248,9 +248,9 @@ def _local_rows(
     """
     Models on a person's own machines: spread over the cards of each, or a copy on every card.
 
-    Shown is what makes more output; where copies do in a coarser format, the finest that makes as much spread out. What
-    lies in host memory is read by one copy at a time: such a copy is counted once for each machine. With `in_host`
-    false nothing may lie in host memory. Behind the row of a model that is named stand those of its other formats.
+    Shown is what makes more output, in the finest format that makes as much. What lies in host memory is read by one
+    copy at a time: such a copy is counted once for each machine. With `in_host` false nothing may lie in host memory.
+    Behind the row of a model that is named stand those of its other formats.
     """
     machine = _machine_of(request, group, part, additions=additions)
     if not in_host:
@@ -266,28 +266,24 @@ def _local_rows(
             for row in found
         ]
 
-    def formats(model: str, there: Machine, cards: int) -> list[OwnRow]:
-        found = local(replace(asked, model=model), there, additions=additions).frontier
-        return rows_of([row for row in found if row.precision.kv == found[0].precision.kv], cards)
-
     rows = [
         row for there, cards in places for row in rows_of(top_rows(asked, there, most=ROWS, additions=additions), cards)
     ]
     best: dict[str, OwnRow] = {}
     for row in rows:
         best[row.model] = max(row, best.get(row.model, row), key=_output)
-    for row in list(best.values()):
-        if any(
-            _bits(other) > _bits(row) and other.replicas < group.count for other in rows if other.model == row.model
-        ):
-            as_fast = (other for other in formats(row.model, *places[0]) if _output(other) >= _output(row))
-            best[row.model] = max(row, *as_fast, row, key=_bits)
-    found = list(best.values())
-    if request.model is not None and found:
-        every = [*found, *(row for place in places for row in formats(request.model, *place))]
-        kept = (every[n] for n in frontier(every, objectives=(lambda row: -_bits(row), lambda row: -_output(row))))
-        others = {row.weights: row for row in kept if row.weights != found[0].weights}
-        found += sorted(others.values(), key=_bits, reverse=True)
+    found = []
+    for row in best.values():
+        every = [row]
+        for there, cards in places if request.model or len(places) > 1 else ():
+            formats = local(replace(asked, model=row.model), there, additions=additions).frontier
+            every += rows_of([one for one in formats if one.precision.kv == formats[0].precision.kv], cards)
+        least = min(row.per_request, request.min_speed)
+        as_fast = (one for one in every if _output(one) >= _output(row) and one.per_request >= least)
+        first = max(as_fast, key=_bits)
+        kept = (every[n] for n in frontier(every, objectives=(lambda one: -_bits(one), lambda one: -_output(one))))
+        others = {one.weights: one for one in kept if request.model and one.weights != first.weights}
+        found += [first, *sorted(others.values(), key=_bits, reverse=True)]
     return [_with_local_power(row, request, group, part) for row in found]
 
 

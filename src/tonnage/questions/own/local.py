@@ -273,7 +273,6 @@ def _answer(
         host=machine.host.part.name,
         evidence=machine.evidence,
         benchmark=BENCHMARK,
-        rule=f"the finest format that makes {request.min_per_s:g} tokens/s, else the fastest",
         rows=tuple(best),
         all_rows=tuple(every) if request.every_format else (),
         infeasible=tuple(lacking),

@@ -105,13 +105,10 @@ def _evidence(answer: LocalAnswer) -> list[str]:
     share = "90 % of measurements of such cases" if sure else "what too few sources taught to be certifiable as 90 %"
     how = f"Rates of {rows[0].engine}, one request: {bases}; in brackets {share}."
     if len(rows) > 1:
-        return [f"Of each model {answer.rule}. {how}"]
-    changes = [row.change for row in answer.frontier if row.change is not None and row.change.evaluations]
-    told = [] if rows[0].quality is None else [f"{answer.benchmark} {rows[0].quality:.1f} as released"]
-    told += [f"medians of published evaluations of {of}" for of in dict.fromkeys(change.on for change in changes)]
-    if changes and all(change.kept is None for change in changes):
-        told.append("scores in tasks are unpublished")
-    return [*([f"Quality: {'; '.join(told)}."] if told else []), how]
+        return [f"Of each model the finest format that makes the wanted speed, else the fastest. {how}"]
+    told = dict.fromkeys(row.change.on for row in answer.frontier if row.change and row.change.evaluations)
+    of = " and ".join(told)
+    return [*([f"Quality: medians of published evaluations of {of}, against 16 bits."] if of else []), how]
 
 
 def _tokens(count: int) -> str:
@@ -122,14 +119,10 @@ def _describe_offload(offload: Offload) -> str:
     """What of a model lies in host memory; empty where nothing does."""
     if not offload.moved_bytes:
         return ""
-    size = f"{offload.moved_bytes / GB:.0f} GB"
     if offload.read_share >= 1.0:
         return "all"
-    if offload.layers and offload.expert_layers:
-        return f"{size} experts, layers"
-    if offload.expert_layers:
-        return f"{size} experts"
-    return f"{size} layers"
+    what = ["experts"] * bool(offload.expert_layers) + ["layers"] * bool(offload.layers)
+    return f"{offload.moved_bytes / GB:.0f} GB {', '.join(what)}"
 
 
 def _rest(answer: LocalAnswer, count: int, top: int) -> str:
