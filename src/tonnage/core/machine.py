@@ -194,14 +194,9 @@ KEPT_BY_SYSTEM: Final = 4 * GiB
 
 def _usual_processor(memory_bytes: float | None, additions: Additions) -> Accelerator:
     """Stands for a processor that is not known: of those that hold such a memory, the one that reads it slowest."""
-    usual = catalog.accelerator(USUAL_PROCESSOR, additions)
-    if memory_bytes is None or memory_bytes <= usual.memory_bytes:
-        return usual
-    able = [
-        part
-        for part in catalog.accelerators(additions).values()
-        if part.segment == "cpu" and part.memory_bytes >= memory_bytes
-    ]
+    usual, size = catalog.accelerator(USUAL_PROCESSOR, additions), memory_bytes or 0.0
+    parts = catalog.accelerators(additions).values() if size > usual.memory_bytes else ()
+    able = (part for part in parts if part.segment == "cpu" and part.memory_bytes >= size)
     return min(able, key=lambda part: part.memory_bytes_per_s, default=usual)
 
 

@@ -38,7 +38,7 @@ from tonnage.errors import BadRequest
 from tonnage.physics.parameters import parameters
 from tonnage.questions.fit.fit import LANGUAGE
 from tonnage.questions.own.question import LocalRequest
-from tonnage.questions.own.speed import LARGE_PIECE, PIECE, PROMPT, Asked, case_at_home, roomy, speed_of
+from tonnage.questions.own.speed import PIECE, PROMPT, Asked, case_at_home, roomy, speed_of
 from tonnage.questions.own.unlike import device_names, speed_on
 from tonnage.units import GiB, show
 
@@ -276,7 +276,7 @@ def _answer(
         rows=tuple(best),
         all_rows=tuple(every) if request.every_format else (),
         infeasible=tuple(lacking),
-        assumed=(*machine.host.assumed, *_assumptions(machine, best)),
+        assumed=(*machine.host.assumed, *_assumptions(machine)),
         notes=tuple(_notes(machine, best)),
         engines=machine.engines,
     )
@@ -320,10 +320,8 @@ def _with_host(machine: Machine, best: list[LocalRow]) -> str:
     return f"{machine.title}{split} beside {host.memory_bytes / 1e9:,.0f} GB free in its host at {rate}{said}"
 
 
-def _assumptions(machine: Machine, best: list[LocalRow]) -> Iterator[str]:
+def _assumptions(machine: Machine) -> Iterator[str]:
     yield f"one request at a time; a prompt of {PROMPT:,} tokens, 16-bit cache unless said"
-    if any(row.piece for row in best):
-        yield f"prompts in pieces of {LARGE_PIECE:,} tokens (-ub) where so a request with host memory is done sooner"
     if machine.device is not None and not is_unified(machine.device) and machine.device.host_link.bytes_per_s is None:
         yield "the card sits in a PCIe 4.0 slot of 16 lanes"
 

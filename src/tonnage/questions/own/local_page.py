@@ -11,10 +11,10 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import LocalAnswer, LocalRow, Offload
 from tonnage.questions.own.local import no_files
 from tonnage.report.document import UNKNOWN, Command, Document, Headline, Note, Section, Table, blocks, document, grid
+from tonnage.units import GB
 
 TOP: Final = 10
 """Rows of the first screen."""
-GB: Final = 1e9
 
 
 def local_document(answer: LocalAnswer, *, most: int | None = None) -> Document:
@@ -22,7 +22,6 @@ def local_document(answer: LocalAnswer, *, most: int | None = None) -> Document:
     found = answer.all_rows or answer.rows
     shown = found[: most or TOP]
     one = len(answer.rows) == 1 and not answer.all_rows
-    changes = sorted({row.change for row in answer.frontier if row.change}, key=lambda change: change.what)
     return document(
         Headline(answer.sentence, good=answer.feasible),
         _table(answer.frontier, benchmark="") if one else _table(shown, benchmark=answer.benchmark),
@@ -33,7 +32,10 @@ def local_document(answer: LocalAnswer, *, most: int | None = None) -> Document:
             "Tokens of a prompt a second": [f"{_short(row.model)}: {_interval(row.prompt_per_s)}" for row in shown],
             "Start another format": [Command(row.commands[0][1]) for row in answer.frontier[1:] if row.commands],
             "Quality of the formats": dict.fromkeys(
-                text for change in changes for text in (quality_text(change), *change.sources)
+                text
+                for row in answer.frontier
+                if row.change
+                for text in (quality_text(row.change), *row.change.sources)
             ),
             "Found on this machine": ", ".join(answer.engines),
             "Assumptions": answer.assumed,

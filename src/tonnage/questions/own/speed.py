@@ -110,7 +110,8 @@ def _placed(asked: Asked, machine: Machine) -> LocalRow | str:
         return f"needs {_gib(lacking)} more than the device" + (" and the host have" if room > 0 else " has")
     if machine.count == 1 or offload.layers or not offload.expert_layers:
         return join_sides(asked, machine, offload)
-    free = at.pool.limit_bytes - at.pool.need.value + shares.movable_bytes / machine.count
+    movable = shares.expert_bytes + shares.layer_bytes + shares.cache_bytes
+    free = at.pool.limit_bytes - at.pool.need.value + movable / machine.count
     offload, split = deal_out(shares, offload, cards=machine.count, room_bytes=free)
     return msgspec.structs.replace(join_sides(asked, machine, offload), split=split)
 
@@ -286,11 +287,6 @@ class Shares(Record, kw_only=True):
     """Head: read for each token, never moved unless everything is. [bytes]"""
     streamed_share: float
     """Share of the experts that one piece of a prompt needs. [-]"""
-
-    @property
-    def movable_bytes(self) -> float:
-        """All that may lie elsewhere. [bytes]"""
-        return self.expert_bytes + self.layer_bytes + self.cache_bytes
 
     @property
     def read_bytes(self) -> float:
