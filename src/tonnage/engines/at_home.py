@@ -70,7 +70,7 @@ def _llama_server(row: LocalRow, download: Download, model: Model) -> list[str]:
         return [*words, "-ngl", "0"]
     words += ["-ngl", str(layers - row.offload.layers) if row.offload.layers else "99"]
     if row.split:
-        words += ["-sm", "layer", "-ts", ",".join(map(str, row.split))]
+        words += ["-ts", ",".join(map(str, row.split))]
     if row.offload.expert_layers:
         words += ["-ncmoe", str(_first_layers(model, row.offload.expert_layers))]
     return words

@@ -304,7 +304,8 @@ def _sentence(
     how = f"{name} ({first.format}, {rate})"
     if not fast:
         return f"{place} runs {len(best)} of {known} models, all below {least}; the best is {how}."
-    return f"{place} runs {fast} of {known} models at {least} or more; the best by published score is {how}."
+    rule = "each in the finest format that does"
+    return f"{place} runs {fast} of {known} models at {least} or more, {rule}; the best by published score is {how}."
 
 
 def _with_host(machine: Machine, best: list[LocalRow]) -> str:

@@ -98,7 +98,7 @@ def _interval(found: Quantity) -> str:
 
 
 def _evidence(answer: LocalAnswer) -> list[str]:
-    """How formats are chosen and rates are founded: nearly always the same for a whole machine."""
+    """What figures of a named model's formats are, and how rates are founded: nearly always alike for a machine."""
     rows = answer.rows
     if not rows:
         return []
@@ -106,11 +106,12 @@ def _evidence(answer: LocalAnswer) -> list[str]:
     sure = all(row.decode_per_s.certified for row in rows)
     share = "90 % of measurements of such cases" if sure else "what too few sources taught to be certifiable as 90 %"
     how = f"Rates of {rows[0].engine}, one request: {bases}; in brackets {share}."
-    if len(rows) > 1:
-        return [f"Of each model the finest format that makes the wanted speed, else the fastest. {how}"]
     told = dict.fromkeys(row.change.on for row in answer.frontier if row.change and row.change.evaluations)
     of = " and ".join(told)
-    return [*([f"Quality: medians of published evaluations of {of}, against 16 bits."] if of else []), how]
+    return [
+        *([f"Quality: medians of published evaluations of {of}, against 16 bits."] if of and len(rows) == 1 else []),
+        how,
+    ]
 
 
 def _tokens(count: int) -> str:
