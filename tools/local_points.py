@@ -77,7 +77,7 @@ def speed_with(asked: Asked, machine: Machine, *, layers: int, expert_layers: in
     part = machine.device or machine.host.part
     shares = shares_on(asked, deployment_of(asked, part))
     layers = shares.layers if machine.device is None else layers
-    return join_sides(asked, machine, place_layers(shares, layers=layers, expert_layers=expert_layers))
+    return join_sides(asked, machine, offload=place_layers(shares, layers=layers, expert_layers=expert_layers))
 
 
 def predicted(row: dict[str, str], *, prompt: bool = False) -> LocalRow:

@@ -260,11 +260,8 @@ def _local_rows(
     places = [(machine, group.per_node), (replace(machine, count=1), 1)][: min(2, group.per_node)]
 
     def rows_of(found: list[LocalRow], cards: int) -> list[OwnRow]:
-        alone = cards == 1
-        return [
-            _local_row(row, cards=cards, copies=group.count if alone and not row.offload.moved_bytes else machines)
-            for row in found
-        ]
+        alone = group.count if cards == 1 else machines
+        return [_local_row(row, cards=cards, copies=machines if row.offload.moved_bytes else alone) for row in found]
 
     rows = [
         row for there, cards in places for row in rows_of(top_rows(asked, there, most=ROWS, additions=additions), cards)

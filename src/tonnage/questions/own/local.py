@@ -9,7 +9,6 @@ catalogue has one, those without by size behind them; models below the wanted sp
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -38,7 +37,7 @@ from tonnage.errors import BadRequest
 from tonnage.physics.parameters import parameters
 from tonnage.questions.fit.fit import LANGUAGE
 from tonnage.questions.own.question import LocalRequest
-from tonnage.questions.own.speed import PIECE, PROMPT, Asked, case_at_home, roomy, speed_of
+from tonnage.questions.own.speed import PROMPT, Asked, case_at_home, roomy, speed_of
 from tonnage.questions.own.unlike import device_names, speed_on
 from tonnage.units import GiB, show
 
@@ -126,10 +125,9 @@ def _wanted(request: LocalRequest, additions: Additions) -> tuple[Download, ...]
         model = resolve(word, additions=additions)
         if model.kind not in LANGUAGE or not model.layers:
             raise BadRequest(f"model: {model.id} is no language model; ask `tonnage fit` or `tonnage predict` about it")
-        meant = look_up(word) or word
+        word = (look_up(word) if " " in word else None) or word
         named = None if looks_like_path(word) else download_of(word)
-        named = named or next((each for each in found if each.model == meant), None)
-        return (named or Download(model=meant if " " in word else word, released=""),)
+        return (named or Download(model=word, released=""),)
     return found
 
 
@@ -149,7 +147,7 @@ def _uses(machine: Machine, rows: list[LocalRow], additions: Additions) -> Itera
     """What moved the rates of the rows: measurements of the device, or of the host where it reads a part."""
     for row in rows:
         model = resolve(row.model, additions=additions)
-        asked = Asked(model=model, precision=row.precision, context=row.context, piece=row.piece or PIECE)
+        asked = Asked(model=model, precision=row.precision, context=row.context)
         sides = [(machine.device, machine.count)] if machine.device is not None else []
         sides += [(group.part, group.count) for group in machine.others if group.part is not None]
         sides += [(machine.host.part, 1)] if row.offload.read_share > 0.0 or not sides else []
@@ -207,16 +205,17 @@ def _rows(
     context = min(request.context, model.max_context or request.context)
     rows: list[LocalRow] = []
     why = ""
-    for kv, weights in itertools.product((cache,) if cache else _CACHES, _weights(model, download)):
-        if rows and rows[-1].precision.kv != kv:
-            break
-        precision = Precision(**weights, kv=kv, activations="fp16")
-        found = speed_on(Asked(model=model, precision=precision, context=context), machine)
-        if isinstance(found, str):
-            why = found
-            continue
-        rows.append(_published(found, machine, model, download))
-        if rows[-1].decode_per_s.value >= request.min_per_s and not request.every_format:
+    for kv in (cache,) if cache else _CACHES:
+        for weights in _weights(model, download):
+            precision = Precision(**weights, kv=kv, activations="fp16")
+            found = speed_on(Asked(model=model, precision=precision, context=context), machine)
+            if isinstance(found, str):
+                why = found
+                continue
+            rows.append(_published(found, machine, model, download))
+            if found.decode_per_s.value >= request.min_per_s and not request.every_format:
+                break
+        if rows:
             break
     return rows, why
 

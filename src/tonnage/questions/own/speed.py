@@ -98,7 +98,7 @@ def _placed(asked: Asked, machine: Machine) -> LocalRow | str:
         if short > 0:
             return f"needs {_gib(alone.pool.need.value)} of {_gib(machine.host.memory_bytes)} of host memory"
         shares = shares_on(asked, alone)
-        return join_sides(asked, machine, place_layers(shares, layers=shares.layers, expert_layers=0))
+        return join_sides(asked, machine, offload=place_layers(shares, layers=shares.layers, expert_layers=0))
     assert machine.device is not None
     at = deployment_of(asked, machine.device, count=machine.count)
     short = (at.pool.need.value - at.pool.limit_bytes) * machine.count
@@ -109,11 +109,11 @@ def _placed(asked: Asked, machine: Machine) -> LocalRow | str:
         lacking = short if room <= 0 else short - room
         return f"needs {_gib(lacking)} more than the device" + (" and the host have" if room > 0 else " has")
     if machine.count == 1 or offload.layers or not offload.expert_layers:
-        return join_sides(asked, machine, offload)
+        return join_sides(asked, machine, offload=offload)
     movable = shares.expert_bytes + shares.layer_bytes + shares.cache_bytes
     free = at.pool.limit_bytes - at.pool.need.value + movable / machine.count
     offload, split = deal_out(shares, offload, cards=machine.count, room_bytes=free)
-    return msgspec.structs.replace(join_sides(asked, machine, offload), split=split)
+    return msgspec.structs.replace(join_sides(asked, machine, offload=offload), split=split)
 
 
 def _gib(size: float) -> str:
@@ -175,7 +175,7 @@ def shares_on(asked: Asked, at: Deployment) -> Shares:
     return shares_of(asked.model, asked.precision, cache_bytes=whole, depth=depth, piece_tokens=asked.piece)
 
 
-def join_sides(asked: Asked, machine: Machine, offload: Offload) -> LocalRow:
+def join_sides(asked: Asked, machine: Machine, *, offload: Offload) -> LocalRow:
     """
     Both sides put together as a row; only the sides that are used are predicted. With both at work the rates rest on an
     assumption, not on measurements.
