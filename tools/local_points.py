@@ -28,7 +28,7 @@ from tonnage.core.machine import host_of
 from tonnage.domain.case import ServeResult
 from tonnage.domain.machine import LocalRow, Machine
 from tonnage.domain.precision import Precision
-from tonnage.questions.own.speed import Asked, speed_of, speed_with
+from tonnage.questions.own.speed import Asked, deployment_of, join_sides, place_layers, shares_on, speed_of
 from tonnage.questions.predict.predict import predict
 from tonnage_accuracy.cases import case_of
 from tonnage_accuracy.rows import Row, number, read_rows, text
@@ -45,12 +45,11 @@ def machine_of(row: dict[str, str], *, slower: float = 1.0) -> Machine:
     host = host_of(
         processor=row["host"],
         bytes_per_s=float(row["host_gb_per_s"]) * 1e9 if row["host_gb_per_s"] else None,
-        memory_bytes=1e12,
     )
     peaks = {dtype: rate / slower for dtype, rate in host.part.peaks.items()}
     part = msgspec.structs.replace(host.part, memory_bytes_per_s=host.part.memory_bytes_per_s / slower, peaks=peaks)
     device = catalog.accelerator(row["device"]) if row["device"] else None
-    return Machine(title=row["id"], host=msgspec.structs.replace(host, part=part), device=device)
+    return Machine(title=row["id"], host=msgspec.structs.replace(host, part=part, memory_bytes=1e12), device=device)
 
 
 def asked_of(row: dict[str, str], *, prompt: bool = False) -> Asked:
@@ -71,6 +70,14 @@ def asked_of(row: dict[str, str], *, prompt: bool = False) -> Asked:
         piece=piece,
         engine=row["engine"],
     )
+
+
+def speed_with(asked: Asked, machine: Machine, *, layers: int, expert_layers: int) -> LocalRow:
+    """The speed with a placement that is given, whether or not it fits: what a published point is held against."""
+    part = machine.device or machine.host.part
+    shares = shares_on(asked, deployment_of(asked, part))
+    layers = shares.layers if machine.device is None else layers
+    return join_sides(asked, machine, offload=place_layers(shares, layers=layers, expert_layers=expert_layers))
 
 
 def predicted(row: dict[str, str], *, prompt: bool = False) -> LocalRow:

@@ -19,8 +19,9 @@ def test_the_first_screen_is_24_lines_of_100_columns(name: str) -> None:
     found = run("-a", name)
     assert found.exit_code == 0, found.output
     lines = found.output.rstrip().splitlines()
-    assert len(lines) <= 24
-    assert max(map(len, lines)) <= 100
+    # A command is one line that a terminal may break.
+    assert sum(1 + (len(line) - 1) // 100 for line in lines) <= 24
+    assert all(len(line) <= 100 or line.startswith("  llama-server ") for line in lines)
     assert "llama-server -hf " in found.output
 
 
@@ -50,11 +51,11 @@ def test_a_machine_too_small_is_infeasible() -> None:
     assert "GPT OSS 120B does not fit" in found.output and "GiB more" in found.output
 
 
-@pytest.mark.parametrize("name", ["deepseek-ai/DeepSeek-R1", "DeepSeek-R1"])
+@pytest.mark.parametrize("name", ["deepseek-ai/DeepSeek-V3", "DeepSeek-V3"])
 def test_a_model_that_is_named_is_the_one_that_is_answered(name: str) -> None:
     answer = json.loads(run("-a", "M3 Ultra 512GB", "--model", name, "--json").output)
     assert [row["model"] for row in answer["rows"]] == [name]
-    assert "DeepSeek-R1-Q" in answer["rows"][0]["commands"][0][1] and "not in the catalogue" in answer["notes"][-1]
+    assert "DeepSeek-V3-Q" in answer["rows"][0]["commands"][0][1] and "not in the catalogue" in answer["notes"][-1]
 
 
 def test_a_later_version_is_not_started_from_the_files_of_an_earlier_one() -> None:

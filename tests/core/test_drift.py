@@ -23,7 +23,8 @@ from tonnage.errors import BadFact
 from tonnage.measure.points import read_pasted
 from tonnage.questions.calibrate.calibrate import calibrate
 from tonnage.questions.calibrate.loads import Stack
-from tonnage.questions.calibrate.posterior import next_point, posterior
+from tonnage.questions.calibrate.posterior import posterior
+from tonnage_accuracy.own_engine import next_point
 
 MODEL, PART = "llama-3.1-8b", "h100-sxm5-80gb"
 STACK = Stack(model=MODEL, accelerator=PART, engine="vllm")

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tonnage.catalog import accelerator
 from tonnage.catalog.efficiency import ladder
-from tonnage.domain.efficiency import LOG_STEP, Grid, Ladder, Machine
+from tonnage.domain.efficiency import LOG_STEP, Grid, Machine
 from tonnage.physics.efficiency import grid_s, model_s, smooth_max, weakest_rung
 from tonnage.physics.grid_reading import prompt, stored_over
 from tonnage.physics.operators import operator_evidence, operator_s, roofline_of
@@ -87,13 +87,6 @@ def test_smooth_max_is_never_below_the_roofline_and_rounds_its_knee() -> None:
 def test_the_weakest_rung_is_the_one_a_sum_rests_on() -> None:
     assert weakest_rung(("own", "generation", "architecture")) == "generation"
     assert weakest_rung(()) == "own"
-
-
-def test_a_borrowed_rung_is_less_sure_than_an_own_one() -> None:
-    ladder = Ladder(spread={"gemm": {"own": 0.1, "generation": 0.5}})
-    assert ladder.half_width("gemm", "own") == 0.1
-    assert ladder.half_width("convolution", "generation") == 0.5
-    assert ladder.half_width("gemm", "generic") >= 0.5
 
 
 QUERY = 16384.0

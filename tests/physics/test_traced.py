@@ -3,11 +3,12 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tools.retinanet import retinanet_flop
 
 from tonnage.domain.precision import Precision
 from tonnage.domain.profile import Moment, Profile, TracedOperator
 from tonnage.errors import BadRequest
-from tonnage.physics.network import element_bytes, network_work, patch_tokens, profile_work, retinanet_flop, scaled_to
+from tonnage.physics.network import element_bytes, network_work, patch_tokens, profile_work, scaled_to
 
 PRODUCT = TracedOperator(
     kind="gemm",

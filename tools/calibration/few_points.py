@@ -35,10 +35,11 @@ from tonnage.domain.calibration import Learnt
 from tonnage.domain.case import ServeCase
 from tonnage.errors import TonnageError
 from tonnage.questions.calibrate.loads import in_flight_of, shipped_interruption, shipped_overheads, under_stretch
-from tonnage.questions.calibrate.posterior import NAMES, next_point, posterior, shares_of
+from tonnage.questions.calibrate.posterior import NAMES, posterior, shares_of
 from tonnage_accuracy.cases import case_of, kind_of
 from tonnage_accuracy.grouping import group_by, read_grouping
 from tonnage_accuracy.left_out import left_out_predictions
+from tonnage_accuracy.own_engine import next_point
 from tonnage_accuracy.published_points import FARTHEST, at_most, run_of
 from tonnage_accuracy.published_points import QUANTITIES as PUBLISHED
 from tonnage_accuracy.quantities import measured_numbers

@@ -116,7 +116,6 @@ def ladder(
         curve=_curve_of(accelerator, ran=ran, bare=bare),
         multiprocessors=die.multiprocessors if die else units_of_donor(accelerator),
         sustained=sustained_shares().get(accelerator.architecture, 1.0),
-        spread=_spread(),
         inter_node_bytes_per_s=inter_node_bytes_per_s,
         notes=notes,
     )
@@ -177,12 +176,6 @@ def _order(family: str) -> tuple[str, ...]:
     """Families whose grids serve one, its own first; those of the usual engine behind where nothing else is stated."""
     known = _families()
     return known[family].grids if family in known else (family, *known[SERVING_ENGINE].grids)
-
-
-@lru_cache(maxsize=1)
-def _spread() -> dict[str, dict[str, float]]:
-    path = FOLDER / "spread.json"
-    return msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, float]]) if path.exists() else {}
 
 
 class _Place(NamedTuple):

@@ -34,12 +34,6 @@ from tonnage.record import Record
 
 Release = tuple[int, ...]
 
-FACTORS = frozenset({
-    "memory", "compute", "experts", "experts_compute", "attention", "prefill_attention", "touch", "collective",
-    "narrow", "weight_only",
-})  # fmt: skip
-"""Fields that multiply; the others add seconds."""
-
 HOST = (
     "step_s", "sequence_s", "rank_s", "overlapped", "prefill_launch_s", "prefill_mixer_s", "request_s", "reading_s",
     "prompt_s",

@@ -192,6 +192,14 @@ KEPT_BY_SYSTEM: Final = 4 * GiB
 """Host memory left to the operating system and programs. [bytes]"""
 
 
+def _usual_processor(memory_bytes: float | None, additions: Additions) -> Accelerator:
+    """Stands for a processor that is not known: of those that hold such a memory, the one that reads it slowest."""
+    usual, size = catalog.accelerator(USUAL_PROCESSOR, additions), memory_bytes or 0.0
+    parts = catalog.accelerators(additions).values() if size > usual.memory_bytes else ()
+    able = (part for part in parts if part.segment == "cpu" and part.memory_bytes >= size)
+    return min(able, key=lambda part: part.memory_bytes_per_s, default=usual)
+
+
 def host_of(
     *,
     processor: str = "",
@@ -208,7 +216,7 @@ def host_of(
     Of its memory, what the operating system and programs need is left to them.
     """
     known = processor_named(processor, additions=additions) if processor else None
-    part = known or catalog.accelerator(USUAL_PROCESSOR, additions)
+    part = known or _usual_processor(memory_bytes, additions)
     assumed = []
     if known is None and peaks:
         part = replace(part, name=processor, peaks=peaks)

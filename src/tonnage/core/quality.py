@@ -132,3 +132,19 @@ def quality_text(change: QualityChange) -> str:
     first = f"; look first at {change.worst}" if change.evaluations > 1 and low < 1.0 else ""
     own = "" if change.on in OWN else "; not of this model: compare both on your own tasks before shipping"
     return f"{change.what}: keeps {change.kept:.1%} of the score in {count}{spread}{noise}{first}{own}"
+
+
+def quality_kept(change: QualityChange | None) -> str:
+    """
+    What a format keeps by published figures, in a cell of a table; None = the weights are as released.
+
+    Examples
+    --------
+    >>> quality_kept(QualityChange(what="int4 weights", perplexity=0.0152)), quality_kept(None)
+    ('perplexity +1.5 %', 'as released')
+    """
+    if change is None:
+        return "as released"
+    if change.kept is not None:
+        return f"{change.kept * 100.0:.1f} % of the score"
+    return "unpublished" if change.perplexity is None else f"perplexity +{change.perplexity * 100.0:.1f} %"

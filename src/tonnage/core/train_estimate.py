@@ -15,12 +15,10 @@ from tonnage.core.error_model import ErrorModel, train_level
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.calibration import TRAINING
-from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import TrainSetup
 from tonnage.physics.efficiency import peak_flop_per_s
 from tonnage.physics.known import Known
-from tonnage.physics.parameters import layer_parameters
 from tonnage.physics.training_memory import EXACT, training_memory
 from tonnage.simulation.training import model_flop, step_time
 
@@ -124,11 +122,6 @@ def setting_of(setup: TrainSetup | TrainConfiguration) -> str:
 def pace(setup: TrainSetup) -> float:
     """Factor on a step by what the user measured near this setup. [-]"""
     return _own(setup).get("step_s", (1.0, 1.0))[0]
-
-
-def layer_weights(model: Model) -> float:
-    """Weights of the layers that one token passes, ends apart. [parameters]"""
-    return sum(group.count * layer_parameters(group, model.hidden_size, active=True) for group in model.layers)
 
 
 def mfu(setup: TrainSetup, *, step_s: float) -> float:

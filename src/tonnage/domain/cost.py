@@ -9,14 +9,12 @@ in a formula; the same names are the command's flags.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.requests.common import TERMS
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group, offer_field, owning_field
 from tonnage.record import SparseRecord
-
-_OWNING: Final = "Cost of owning"
 
 
 class OwnedMachine(SparseRecord, kw_only=True):

@@ -229,8 +229,6 @@ example of two ranks, read 2026-11-23). That more ranks do not add to it is from
 NEURON_RING_BYTES_PER_S: Final = 52.83 * 2**30
 """Bus bandwidth of an all-reduce of 1 GiB over NeuronLink-v2, by the same page: about one link of a torus. [bytes/s]"""
 
-_SEED_SPREAD: Final[dict[Rung, float]] = {"own": 0.15, "architecture": 0.35, "generation": 0.5, "generic": 0.7}
-
 
 class Ladder(Record, kw_only=True, eq=False):
     """
@@ -253,11 +251,4 @@ class Ladder(Record, kw_only=True, eq=False):
     """Whether cards read each other's memory over PCIe; absent = only data-centre parts."""
     inter_node_bytes_per_s: float | None = None
     """Network between nodes, one accelerator, one direction; absent = 50 GB/s (400 Gb/s). [bytes/s]"""
-    spread: dict[str, dict[str, float]] = {}
-    """By operator kind and rung: the 90 % quantile of |log(measured / predicted)| on left-out shapes and parts."""
     notes: tuple[str, ...] = ()
-
-    def half_width(self, kind: str, rung: Rung) -> float:
-        """90 % of measurements lie within exp(±this) of the prediction. [log ratio]"""
-        known = self.spread.get(kind) or self.spread.get("gemm") or {}
-        return known.get(rung, _SEED_SPREAD[rung])

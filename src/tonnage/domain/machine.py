@@ -6,6 +6,7 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.precision import Precision
+from tonnage.domain.published import QualityChange
 from tonnage.record import Record, SparseRecord
 
 
@@ -99,7 +100,7 @@ class Offload(SparseRecord, kw_only=True):
     layers: int = 0
     """Whole layers, with their cache (`-ngl` is the rest)."""
     expert_layers: int = 0
-    """Layers whose experts alone lie there (`--n-cpu-moe`)."""
+    """Layers whose experts alone lie there (`-ncmoe`)."""
     moved_bytes: float = 0.0
     """Weights and cache in host memory. [bytes]"""
     streamed_bytes: float = 0.0
@@ -124,15 +125,17 @@ class LocalRow(SparseRecord, kw_only=True):
     decode_per_s: Quantity
     """One request. [tokens/s]"""
     prompt_per_s: Quantity
+    piece: int | None = None
+    """Of a prompt that is computed at once (`-ub`); absent = the engine's own. [tokens]"""
     board_w: Quantity | None = None
     """Mean draw of one device while it writes an answer; absent = its limit is not published. [W]"""
     offload: Offload = Offload()
     split: tuple[int, ...] = ()
-    """Layers of each device where they are unlike, in the order of the machine; empty = equal devices, or one."""
+    """Layers of each device where they, or its layers, are unlike, in the order of the machine; empty = alike."""
     quality: float | None = None
     """Published score of the released weights; absent = none in the catalogue."""
-    quality_kept: float | None = None
-    """Median share of scores that this format kept in published evaluations. [-]"""
+    change: QualityChange | None = None
+    """What the format keeps of it by published figures; absent = the weights are as released."""
     parameters: float = 0.0
     level: str = ""
     notes: tuple[str, ...] = ()
@@ -141,8 +144,9 @@ class LocalRow(SparseRecord, kw_only=True):
 
     @property
     def format(self) -> str:
-        """Of its weights, in a word: q4_k_m."""
-        return self.precision.stored.removeprefix("gguf-")
+        """Of its weights, in a word, and of its cache where that has fewer than 16 bits: q4_k_m, q8_0 cache."""
+        weights, cache = (name.removeprefix("gguf-") for name in (self.precision.stored, self.precision.kv))
+        return weights if self.precision.kv == cache else f"{weights}, {cache} cache"
 
 
 class LocalAnswer(Record, kw_only=True):
@@ -163,6 +167,8 @@ class LocalAnswer(Record, kw_only=True):
     """Accelerators of other kinds in it: "1 x rtx-4090"."""
     all_rows: tuple[LocalRow, ...] = ()
     """Every format, where that was asked for."""
+    frontier: tuple[LocalRow, ...] = ()
+    """Formats of the first model, the chosen one first: none has another that is as fine and as fast."""
     infeasible: tuple[tuple[str, str], ...] = ()
     """Models that do not fit, and what they lack."""
     calibrations: tuple[CalibrationUse, ...] = ()

@@ -4,7 +4,7 @@ Ideas needed to read this file:
 - a token reads every active weight once, wherever it lies; the parts run one after the other, so their times add;
 - a prompt is computed on the device whatever lies in the host: moved weights are streamed over the link once for each
   piece of the prompt, and the pieces are what the engine takes at a time (llama.cpp `n_ubatch`);
-- whole layers move with their cache (`-ngl`), experts alone move without it (`--n-cpu-moe`), and of moved experts a
+- whole layers move with their cache (`-ngl`), experts alone move without it (`-ncmoe`), and of moved experts a
   token reads only the active ones: that is why moving experts costs little and frees much.
 
 Left out: copies that overlap with work, experts that stay on the device because they are used often, and reads from a

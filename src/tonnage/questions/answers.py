@@ -32,7 +32,7 @@ _SHOWN: Final[dict[str, _Shown]] = {
     "Diagnosis": _Shown("report.measure:diagnosis_document"),
     "Check": _Shown("questions.check.page:check_document"),
     "Verification": _Shown("questions.check.page:verification_document"),
-    "LocalAnswer": _Shown("questions.own.page:local_document", charts="questions.own.charts:local_charts"),
+    "LocalAnswer": _Shown("questions.own.local_page:local_document", charts="questions.own.charts:local_charts"),
     "Advice": _Shown("questions.adopt.page:advice_document"),
     "DataDiff": _Shown("report.listing:diff_document"),
     "Simulated": _Shown(

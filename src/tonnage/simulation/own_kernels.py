@@ -34,7 +34,7 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.engine_spec import EngineSpec, Release
 from tonnage.domain.model import Attention, Model
 from tonnage.domain.precision import number_format
-from tonnage.physics.efficiency import cycle_s
+from tonnage.physics.efficiency import cycle_s, peak_flop_per_s
 from tonnage.physics.work import Operator
 from tonnage.record import Record
 
@@ -166,7 +166,7 @@ def _busiest_s(op: Operator, batching: Batching) -> float:
 def _arithmetic_s(op: Operator, accelerator: Accelerator, flop: float) -> float:
     """Arithmetic of a product in lanes and matrix units, within the power limit."""
     quantised = _quantised(op)
-    wide = accelerator.peaks.get("fp16_accum16") or accelerator.peaks.get("fp16") or accelerator.peaks["fp32"]
+    wide = accelerator.peaks.get("fp16_accum16") or peak_flop_per_s(accelerator, "fp16")
     tensor = max(accelerator.peaks.get("int8", 0.0), wide) if quantised else wide
     taken = flop * (TENSOR[quantised] / tensor + LANE_CYCLES[quantised] * cycle_s(accelerator))
     joule = JOULE_PER_FLOP[quantised].get(accelerator.compute_capability or "")

@@ -1,6 +1,7 @@
 """What runs on a machine: the numbers of `predict` where a model fits, the host's where it does not, ranked."""
 
 import pytest
+from tools.local_points import speed_with
 
 from tonnage import catalog
 from tonnage.catalog.models import look_up
@@ -12,7 +13,7 @@ from tonnage.domain.precision import Precision
 from tonnage.engines.at_home import spread_engine
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.questions.own.local import LocalRequest, asked_machine, local, local_request
-from tonnage.questions.own.speed import Asked, speed_of, speed_with
+from tonnage.questions.own.speed import Asked, speed_of
 from tonnage.questions.predict.predict import predict
 from tonnage.units import GB, GiB
 
@@ -94,7 +95,7 @@ def test_every_row_has_what_starts_it_and_an_interval() -> None:
     for row in answer.rows:
         command = dict(row.commands)["llama.cpp"]
         assert command.startswith("llama-server -hf ")
-        assert ("--n-cpu-moe" in command) == bool(row.offload.expert_layers)
+        assert ("-ncmoe" in command) == bool(row.offload.expert_layers)
         assert row.decode_per_s.low < row.decode_per_s.value
         assert row.most_context >= row.context
 

@@ -8,19 +8,22 @@ repeats of a load the one counts in which the server had the largest share of it
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Final
 
+import numpy as np
+
 from tonnage.catalog import Additions
+from tonnage.catalog.fitted import Priors
 from tonnage.catalog.hub.config import read_inline
 from tonnage.core.drift import Drift
 from tonnage.domain.calibration import Calibration, Learnt
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point, turning_point
 from tonnage.questions.calibrate.calibrate import calibrate, prior_of
 from tonnage.questions.calibrate.loads import MeasuredLoad, Stack, loads_of, shipped_overheads
-from tonnage.questions.calibrate.posterior import NAMES, next_point, shares_of, stretch_of
+from tonnage.questions.calibrate.posterior import NAMES, covariance_of, shares_of, stretch_of
 from tonnage_accuracy.records import Figure
 from tonnage_accuracy.tables import read_table
 
@@ -38,6 +41,38 @@ TOKENS: Final = 32.0
 
 Row = Mapping[str, str]
 Times = dict[str, float]
+
+
+def next_point(candidates: Sequence[Sequence[Learnt]], priors: Priors, *, taken: Sequence[int] = ()) -> int:
+    """
+    Place of the candidate whose measurement lessens the variance of all candidates most, after those taken.
+
+    Each quantity weighs by its variance before anything is measured, so that a time to first token, which is less
+    sure, does not outweigh a time per token. Only shares and places count: nothing needs to be measured yet.
+    """
+    numbers = [(place, one) for place, own in enumerate(candidates) for one in own]
+    known = covariance_of([one for _, one in numbers], priors)
+    noise = np.array([priors.noise[one.quantity] ** 2 for _, one in numbers])
+    of = np.array([place for place, _ in numbers])
+    quantities = [one.quantity for _, one in numbers]
+    before = np.diag(known)
+    total = {name: sum(v for v, own in zip(before, quantities, strict=True) if own == name) for name in quantities}
+    weight = np.array([1.0 / total[name] for name in quantities])
+
+    def gained(place: int) -> tuple[np.ndarray, np.ndarray]:
+        """Covariance of all numbers with those of a candidate, and the inverse of its own with noise."""
+        at = np.where(of == place)[0]
+        return known[:, at], np.linalg.inv(known[np.ix_(at, at)] + np.diag(noise[at]))
+
+    for place in taken:
+        shared, inverse = gained(place)
+        known = known - shared @ inverse @ shared.T
+
+    def lessened(place: int) -> float:
+        shared, inverse = gained(place)
+        return float(weight @ np.einsum("ij,jk,ik->i", shared, inverse, shared))
+
+    return max((place for place in range(len(candidates)) if place not in taken), key=lessened)
 
 
 def _runs(folder: Path) -> dict[str, list[Row]]:

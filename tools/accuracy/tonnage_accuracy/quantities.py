@@ -23,11 +23,11 @@ from typing import Any, Final, Literal
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.core.train_estimate import layer_weights
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import Case, Latency, Result, ServeCase, ServeResult, TrainResult
 from tonnage.domain.model import Attention, Model
 from tonnage.errors import BadFact, TonnageError
+from tonnage.physics.parameters import layer_parameters
 from tonnage.record import Record
 from tonnage.units import GiB
 from tonnage_accuracy.rows import Row, count, number, text
@@ -267,7 +267,7 @@ def flop_of_sequence(row: Row) -> float:
     mixer = model.layers[0].mixer if model.layers else None
     if tokens is None or not isinstance(mixer, Attention):
         raise BadFact("not stated: what its FLOP/s count")
-    weights = layer_weights(model)
+    weights = sum(group.count * layer_parameters(group, model.hidden_size, active=True) for group in model.layers)
     width = mixer.num_attention_heads * mixer.head_dim
     attention = 2.0 * model.num_layers * width * tokens * (0.5 if text(row, "attn_flops") == "causal" else 1.0)
     repeated = text(row, "tflops_definition") == "hardware" and text(row, "act_ckpt") == "full"

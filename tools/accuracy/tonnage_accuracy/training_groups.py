@@ -19,10 +19,18 @@ from itertools import pairwise
 from math import exp, log, log2
 from typing import Final
 
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.domain.case import TrainCase
+from tonnage.domain.model import Model
 from tonnage.domain.training import TrainSetup
 from tonnage.errors import TonnageError
-from tonnage.questions.train.search import over_best_layout
+from tonnage.questions.train.job import Job
+from tonnage.questions.train.search import MEMORY_SURE, ONE_RECOMPUTE_UNTIL, Place, fastest_arrangements
+from tonnage.questions.train.setup import resolve_setup
 from tonnage.record import Record
+from tonnage.simulation.training import step_time
 from tonnage_accuracy.grouping import group_by
 from tonnage_accuracy.left_out import LeftOut, left_out_scores
 from tonnage_accuracy.metrics import absolute_error_share, quantile
@@ -273,13 +281,71 @@ class Compared(Record, kw_only=True):
     best: str
 
 
+def _over_best_layout(case: TrainCase) -> tuple[float, TrainSetup, TrainSetup] | None:
+    """
+    Step of the stated layout over that of the best, and both; none where too little is stated or it does not fit.
+
+    Raises
+    ------
+    TonnageError
+        The case cannot be resolved.
+    """
+    stated = case.layout.tp and case.layout.pp and case.global_batch and case.seq_len and case.count > 1
+    if not stated or case.method != "pretrain" or case.accelerator_fraction < 1:
+        return None
+    assert case.global_batch and case.seq_len
+    model = case.model if isinstance(case.model, Model) else catalog.model(case.model)
+    accelerator = catalog.accelerator(case.accelerator)
+    printed = resolve_setup(case, model=model, accelerator=accelerator)
+    if not printed.fits or printed.setup.global_batch != case.global_batch:
+        return None
+    job = Job(
+        kind="train",
+        case=TrainCase(
+            model=model.id, accelerator=case.accelerator, precision=case.precision, optimizer=case.optimizer
+        ),
+        sequences=1e6,
+        seq_len=case.seq_len,
+        global_batch=case.global_batch,
+    )
+    place = Place(
+        accelerator=accelerator,
+        count=case.count,
+        per_node=printed.setup.accelerators_per_node,
+        intra_link=case.links.intra,
+        inter_bytes_per_s=case.links.inter_bytes_per_s,
+    )
+    early = case.year is not None and case.year < ONE_RECOMPUTE_UNTIL
+    found = fastest_arrangements(
+        model,
+        place,
+        job=job,
+        framework=case.framework,
+        recompute=case.recompute or (printed.setup.recompute if early else None),
+    )
+    likely = found.likely(MEMORY_SURE)
+    if likely is None:
+        return None
+    best = likely.setup
+    # What the row's era and settings fix stays as in the printed run; only the arrangement differs.
+    same = replace(
+        printed.setup,
+        layout=best.layout,
+        micro_batch=best.micro_batch,
+        num_micro_batches=best.num_micro_batches,
+        recompute=best.recompute,
+        recompute_share=best.recompute_share,
+    )
+    return step_time(printed.setup).value / step_time(same).value, printed.setup, same
+
+
 def compared_layouts(rows: Iterable[Row]) -> Iterator[Compared]:
     """Every usable row that prints a layout which fits."""
     rows = [row for row in rows if row.layout == "training" and row.usable]
     used = {row.id for row in _fastest_rows(rows)}
     for row in rows:
         try:
-            found = over_best_layout(train_case(row))
+            found = _over_best_layout(train_case(row))
         except TonnageError:
             continue
         if found is not None:

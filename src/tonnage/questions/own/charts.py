@@ -23,36 +23,34 @@ class _Choice(NamedTuple):
 
 
 def local_charts(answer: LocalAnswer) -> tuple[Chart | None, ...]:
-    """Models of one machine in formats, whose share of the score counts; nothing where fewer than two have a score."""
+    """Models of one machine; nothing where they do not differ in a published score."""
     rows = [
-        _choice(
-            row, row.format, on=answer.machine, score=row.quality * (row.quality_kept or 1.0), rate=row.decode_per_s
-        )
-        for row in answer.all_rows or answer.rows
-        if row.quality
+        _choice(row, row.format, on=answer.machine, rate=row.decode_per_s) for row in answer.all_rows or answer.rows
     ]
     return (_scores(rows, answer.benchmark),)
 
 
 def own_charts(plan: OwnPlan) -> tuple[Chart | None, ...]:
-    """Models of every group; nothing where fewer than two have a published score."""
+    """Models of every group; nothing where they do not differ in a published score."""
     rows = [
-        _choice(row, row.weights, on=group.name, score=row.quality, rate=row.output_tokens_per_s)
+        _choice(row, row.weights, on=group.name, rate=row.output_tokens_per_s)
         for group in plan.groups
         for row in group.rows
-        if row.quality
     ]
     return (_scores(rows, plan.benchmark),)
 
 
-def _choice(row: LocalRow | OwnRow, weights: str, *, on: str, score: float, rate: Quantity) -> _Choice:
+def _choice(row: LocalRow | OwnRow, weights: str, *, on: str, rate: Quantity) -> _Choice:
+    """A row with what its format keeps of the score, where that is published; 0 = no score."""
     name = f"{model_name(row.model)} {weights.removeprefix('gguf-')}"
-    return _Choice(name, on, score, rate.value, rate.low or rate.value, rate.high or rate.value)
+    kept = row.change.kept if row.change is not None and row.change.kept is not None else 1.0
+    return _Choice(name, on, (row.quality or 0.0) * kept, rate.value, rate.low or rate.value, rate.high or rate.value)
 
 
 def _scores(found: Sequence[_Choice], benchmark: str) -> Chart | None:
     """Score over output with its 90 % interval; those that no other beats in both on their group are named."""
-    if len(found) < 2:
+    found = [one for one in found if one.score]
+    if len({one.score for one in found}) < 2:
         return None
     groups = list(dict.fromkeys(one.group for one in found))
     values = [

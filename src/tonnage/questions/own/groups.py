@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Final
 
 from msgspec.structs import replace
@@ -24,6 +25,8 @@ from tonnage.core.board_power import SUM, spread, steady_load
 from tonnage.core.header import Infeasible
 from tonnage.core.host import USUAL_LOAD, LoadShare
 from tonnage.core.machine import host_of, is_unified, with_memory
+from tonnage.core.quality import weights_change
+from tonnage.core.ranking import frontier
 from tonnage.core.replica import errors_at
 from tonnage.core.sites import OFFER_TESTS, Site
 from tonnage.core.stock import GroupPower, power_of, pue_of, tariff
@@ -112,7 +115,8 @@ def answer_group(request: Own, group: OwnedGroup, *, additions: Additions) -> Ow
 def _best_rows(request: Own, group: OwnedGroup, part: Accelerator, *, additions: Additions) -> Iterator[OwnRow]:
     """
     A row for the best configuration of each model, those with the best published score first, until enough are found;
-    models that do not take the lengths, or that nothing there serves, are left out.
+    of a model that is named, one for each format that no finer one beats in output. Models that do not take the
+    lengths, or that nothing there serves, are left out.
     """
     site = site_of(group, part)
     found = 0
@@ -123,11 +127,11 @@ def _best_rows(request: Own, group: OwnedGroup, part: Accelerator, *, additions:
             continue
         asked = _service_of(request, name)
         best = _most_output(asked, model, site=site, count=group.count)
-        if isinstance(best, Candidate):
-            found += 1
-            row = _row(asked, best, count=group.count)
-            used = row.replicas * best.configuration.layout.ranks
-            drawn = steady_load(best.replica, best.best)
+        found += isinstance(best, tuple)
+        for each in best[: None if request.model else 1] if isinstance(best, tuple) else ():
+            row = _row(asked, each, model=model, count=group.count)
+            used = row.replicas * each.configuration.layout.ranks
+            drawn = steady_load(each.replica, each.best)
             yield _with_power(row, request, part, count=group.count, used=used, drawn=drawn)
         if found == ROWS:
             return
@@ -161,15 +165,15 @@ def models_of(request: Own) -> list[str]:
     return sorted((one.model for one in downloads()), key=lambda name: -(published_score(name) or 0.0))
 
 
-def _most_output(request: Serve, model: Model, *, site: Site, count: int) -> Candidate | Infeasible | None:
+def _most_output(request: Serve, model: Model, *, site: Site, count: int) -> tuple[Candidate, ...] | Infeasible | None:
     """
-    Of all formats and layouts, that with the most output of the whole group, else the one that came closest; None where
-    the engine has no format there.
+    Of all formats and layouts, that with the most output of the whole group, then those of finer formats, else the one
+    that came closest; None where the engine has no format there.
     """
-    best: tuple[float, Candidate] | None = None
+    found: list[tuple[float, float, Candidate]] = []
     missed: list[Infeasible] = []
     for startable, engine in itertools.product((True, False), request.engines):
-        if not startable and (best or request.precisions):
+        if not startable and (found or request.precisions):
             break  # what needs another checkpoint is looked at where nothing else runs
         worth = limits.configurations(request, model, site=site, engine=engine, most=count, startable=startable)
         for configuration in itertools.chain.from_iterable(worth):
@@ -179,9 +183,11 @@ def _most_output(request: Serve, model: Model, *, site: Site, count: int) -> Can
                 continue
             replicas = replicas_of(count, configuration.layout.ranks, per_node=site.per_node)
             rate = outcome.best.rate_per_s * replicas
-            if best is None or rate > best[0]:
-                best = rate, outcome
-    return best[1] if best else min(missed, key=BY_NEARNESS, default=None)
+            found.append((-rate, -number_format(configuration.precision.stored).bits, outcome))
+    if not found:
+        return min(missed, key=BY_NEARNESS, default=None)
+    kept = frontier(found, objectives=(itemgetter(0), itemgetter(1)))
+    return tuple({found[n][1]: found[n][2] for n in sorted(kept, key=lambda n: found[n][0])}.values())
 
 
 def replicas_of(count: int, ranks: int, *, per_node: int) -> int:
@@ -198,7 +204,7 @@ def replicas_of(count: int, ranks: int, *, per_node: int) -> int:
     return count // per_node * (per_node // ranks) + count % per_node // ranks
 
 
-def _row(request: Serve, found: Candidate, *, count: int) -> OwnRow:
+def _row(request: Serve, found: Candidate, *, model: Model, count: int) -> OwnRow:
     """A candidate as a row: rates and requests in flight are of the whole group, `per_request` of one request."""
     replica, layout = found.replica, found.configuration.layout
     replicas = replicas_of(count, layout.ranks, per_node=found.site.per_node)
@@ -215,6 +221,7 @@ def _row(request: Serve, found: Candidate, *, count: int) -> OwnRow:
         output_tokens_per_s=total,
         per_request=1.0 / found.best.tpot_mean_s,
         quality=published_score(request.model),
+        change=weights_change(request.model, model, weights=found.configuration.precision.stored),
         prompt_share=min(1.0, found.best.rate_per_s * replica.times.prefill_work_s) if replica.times else 0.0,
     )
 
@@ -241,45 +248,40 @@ def _local_rows(
     """
     Models on a person's own machines: spread over the cards of each, or a copy on every card.
 
-    Shown is what makes more output; where copies do in a coarser format, the finest that makes as much spread out. What
-    lies in host memory is read by one copy at a time: such a copy is counted once for each machine. With `in_host`
-    false nothing may lie in host memory.
+    Shown is what makes more output, in the finest format that makes as much. What lies in host memory is read by one
+    copy at a time: such a copy is counted once for each machine. With `in_host` false nothing may lie in host memory.
+    Behind the row of a model that is named stand those of its other formats.
     """
     machine = _machine_of(request, group, part, additions=additions)
     if not in_host:
         machine = replace(machine, host=replace(machine.host, memory_bytes=0.0))
     asked = asked_at_home(request)
     machines = max(1, group.count // group.per_node)
+    places = [(machine, group.per_node), (replace(machine, count=1), 1)][: min(2, group.per_node)]
+
+    def rows_of(found: list[LocalRow], cards: int) -> list[OwnRow]:
+        alone = group.count if cards == 1 else machines
+        return [_local_row(row, cards=cards, copies=machines if row.offload.moved_bytes else alone) for row in found]
+
     rows = [
-        _local_row(row, cards=group.per_node, copies=machines)
-        for row in top_rows(asked, machine, most=ROWS, additions=additions)
+        row for there, cards in places for row in rows_of(top_rows(asked, there, most=ROWS, additions=additions), cards)
     ]
-    if group.per_node > 1:
-        one = replace(machine, count=1)
-        rows += [
-            _local_row(row, cards=1, copies=machines if row.offload.moved_bytes else group.count)
-            for row in top_rows(asked, one, most=ROWS, additions=additions)
-        ]
     best: dict[str, OwnRow] = {}
     for row in rows:
-        before = best.get(row.model)
-        if before is None or row.output_tokens_per_s.value > before.output_tokens_per_s.value:
-            best[row.model] = row
-    coarse = [
-        row
-        for row in best.values()
-        if any(_bits(other) > _bits(row) and other.replicas < group.count for other in rows if other.model == row.model)
-    ]
-    for row in coarse:
-        every = replace(asked, model=row.model, every_format=True)
-        over_all = [
-            _local_row(other, cards=group.per_node, copies=machines)
-            for other in local(every, machine, additions=additions).all_rows
-            if other.model == row.model
-        ]
-        as_fast = [other for other in over_all if other.output_tokens_per_s.value >= row.output_tokens_per_s.value]
-        best[row.model] = max([row, *as_fast], key=_bits)
-    return [_with_local_power(row, request, group, part) for row in best.values()]
+        best[row.model] = max(row, best.get(row.model, row), key=_output)
+    found = []
+    for row in best.values():
+        every = [row]
+        for there, cards in places if request.model or len(places) > 1 else ():
+            formats = local(replace(asked, model=row.model), there, additions=additions).frontier
+            every += rows_of([one for one in formats if one.precision.kv == formats[0].precision.kv], cards)
+        least = min(row.per_request, request.min_speed)
+        as_fast = (one for one in every if _output(one) >= _output(row) and one.per_request >= least)
+        first = max(as_fast, key=_bits)
+        kept = (every[n] for n in frontier(every, objectives=(lambda one: -_bits(one), lambda one: -_output(one))))
+        others = {one.weights: one for one in kept if request.model and one.weights != first.weights}
+        found += [first, *sorted(others.values(), key=_bits, reverse=True)]
+    return [_with_local_power(row, request, group, part) for row in found]
 
 
 def asked_at_home(request: Own) -> LocalRequest:
@@ -299,6 +301,10 @@ def _with_local_power(row: OwnRow, request: Own, group: OwnedGroup, part: Accele
 
 def _bits(row: OwnRow) -> float:
     return number_format(row.weights).bits
+
+
+def _output(row: OwnRow) -> float:
+    return row.output_tokens_per_s.value
 
 
 def _machine_of(request: Own, group: OwnedGroup, part: Accelerator, *, additions: Additions) -> Machine:
@@ -326,6 +332,7 @@ def _local_row(row: LocalRow, *, cards: int, copies: int) -> OwnRow:
         output_tokens_per_s=each.scaled(copies),
         per_request=each.value,
         quality=row.quality,
+        change=row.change,
         moved_bytes=row.offload.moved_bytes,
         board_w=None if row.board_w is None else row.board_w.value,
         command=row.commands[0][1] if row.commands else "",

@@ -2,12 +2,14 @@
 What runs on this machine, and how fast: every downloadable model in the best format that it takes there, ranked.
 
 For each model formats are tried from the finest: the first that makes the wanted speed is taken, with as little in host
-memory as it needs; where none does, the fastest. Models are ranked by a published score of the released weights where
-the catalogue has one, those without by size behind them; models below the wanted speed come last.
+memory as it needs; where none does, the fastest. Beside that of the first model, or of the one that is named, stand
+those that no other beats in quality and speed. Models are ranked by a published score of the released weights where the
+catalogue has one, those without by size behind them; models below the wanted speed come last.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -16,25 +18,28 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions, model_name
+from tonnage.catalog.engines import support
 from tonnage.catalog.hub.names import looks_like_path
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.models import look_up, model_ids
-from tonnage.catalog.published import BENCHMARK, download_of, downloads, format_change, published_score
+from tonnage.catalog.published import BENCHMARK, download_of, downloads, published_score
 from tonnage.core.calibration_use import each_once, serving_use
 from tonnage.core.machine import is_unified, machine_named
+from tonnage.core.quality import weights_change
+from tonnage.core.ranking import frontier
 from tonnage.core.reading import build, read_fields
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.machine import Download, LocalAnswer, LocalRow, Machine
 from tonnage.domain.model import Model
-from tonnage.domain.precision import Precision
-from tonnage.engines.at_home import OWN_FORMAT, own_engine, start_commands
+from tonnage.domain.precision import Precision, number_format
+from tonnage.engines.at_home import OTHERS, OWN_PIECE, start_commands
 from tonnage.errors import BadRequest
 from tonnage.physics.parameters import parameters
 from tonnage.questions.fit.fit import LANGUAGE
 from tonnage.questions.own.question import LocalRequest
 from tonnage.questions.own.speed import PROMPT, Asked, case_at_home, roomy, speed_of
 from tonnage.questions.own.unlike import device_names, speed_on
-from tonnage.units import GiB
+from tonnage.units import GiB, show
 
 CONTEXT: Final = LocalRequest().context
 """Context when none is asked for. [tokens]"""
@@ -42,6 +47,10 @@ FIRST: Final = 10
 """Rows that also get the rate of a maker's own engine: those that a first screen shows."""
 _FORMATS: Final = ("gguf-q8_0", "gguf-q6_k", "gguf-q5_k_m", "gguf-q4_k_m", "gguf-q3_k_m")
 """Formats that publishers of GGUF files offer nearly always, finest first."""
+_NATIVE: Final = "mxfp4"
+"""Format that experts are published in and that GGUF files keep."""
+_CACHES: Final = ("fp16", "gguf-q8_0")
+"""Formats of the cache; the second is taken where the first has no room."""
 
 
 def local(request: LocalRequest, machine: Machine, *, additions: Additions = catalog.NOTHING) -> LocalAnswer:
@@ -56,7 +65,8 @@ def local(request: LocalRequest, machine: Machine, *, additions: Additions = cat
     best: list[LocalRow] = []
     every: list[LocalRow] = []
     lacking: list[tuple[str, str]] = []
-    for download in _wanted(request, additions):
+    wanted = _wanted(request, additions)
+    for download in wanted:
         rows, why = _rows(request, machine, resolve(download.model, additions=additions), download)
         if rows:
             best.append(_best(rows, request))
@@ -64,9 +74,42 @@ def local(request: LocalRequest, machine: Machine, *, additions: Additions = cat
         else:
             lacking.append((download.model, why))
     best.sort(key=lambda row: _rank(row, request))
-    best = [*(_with_own_engine(row, machine, additions) for row in best[:FIRST]), *best[FIRST:]]
+    best = [*(_with_other_engines(row, machine, additions) for row in best[:FIRST]), *best[FIRST:]]
     answer = _answer(request, machine, best, every=every, lacking=lacking)
+    if best:
+        first = next(one for one in wanted if one.model == best[0].model)
+        answer = replace(answer, frontier=_frontier(request, machine, first, best=best[0], additions=additions))
     return replace(answer, calibrations=each_once(_uses(machine, best, additions)))
+
+
+def _frontier(
+    request: LocalRequest, machine: Machine, download: Download, *, best: LocalRow, additions: Additions
+) -> tuple[LocalRow, ...]:
+    """
+    Formats of one model that no other beats in quality and speed: the best one, those that are fast enough, the rest.
+
+    A cache in fewer bits is one where it is fast enough because fewer whole layers then lie in host memory.
+    """
+    model = resolve(download.model, additions=additions)
+    asked = replace(request, every_format=True)
+    rows, narrow = (_rows(asked, machine, model, download, cache=cache)[0] for cache in _CACHES)
+    whole = {row.precision.weights: row.offload.layers for row in rows}
+    rows += [
+        row
+        for row in narrow
+        if row.offload.layers < whole.get(row.precision.weights, math.inf)
+        and row.decode_per_s.value >= request.min_per_s
+    ]
+    kept = frontier(
+        rows,
+        objectives=(
+            lambda row: -number_format(row.precision.stored).bits,
+            lambda row: -number_format(row.precision.kv).bits,
+            lambda row: -row.decode_per_s.value,
+        ),
+    )
+    left = (rows[n] for n in kept if rows[n].precision != best.precision)
+    return best, *sorted(left, key=lambda row: row.decode_per_s.value < request.min_per_s)
 
 
 def _wanted(request: LocalRequest, additions: Additions) -> tuple[Download, ...]:
@@ -82,6 +125,7 @@ def _wanted(request: LocalRequest, additions: Additions) -> tuple[Download, ...]
         model = resolve(word, additions=additions)
         if model.kind not in LANGUAGE or not model.layers:
             raise BadRequest(f"model: {model.id} is no language model; ask `tonnage fit` or `tonnage predict` about it")
+        word = (look_up(word) if " " in word else None) or word
         named = None if looks_like_path(word) else download_of(word)
         return (named or Download(model=word, released=""),)
     return found
@@ -115,27 +159,26 @@ def _uses(machine: Machine, rows: list[LocalRow], additions: Additions) -> Itera
                     yield use
 
 
-def _with_own_engine(row: LocalRow, machine: Machine, additions: Additions) -> LocalRow:
-    """The row with the rate of the engine that the maker of its device provides, where a file for it is published."""
-    vendor = machine.device.vendor if machine.device is not None else ""
-    path = next((one.mlx for one in downloads() if one.model == row.model), "")
-    engine = own_engine(vendor) if path and any(path in command for _, command in row.commands) else None
-    if engine is None:
-        return row
-    asked = Asked(
-        model=resolve(row.model, additions=additions),
-        context=row.context,
-        engine=engine,
-        precision=Precision(weights=OWN_FORMAT, kv="fp16", activations="fp16"),
-    )
-    found = speed_of(asked, machine)
-    if isinstance(found, str):
-        return row
-    rate = f", {found.decode_per_s.value:.0f} tokens/s"
-    told = tuple(
-        (name.replace(")", f"{rate})") if path in command else name, command) for name, command in row.commands
-    )
-    return replace(row, commands=told)
+def _with_other_engines(row: LocalRow, machine: Machine, additions: Additions) -> LocalRow:
+    """The row with the rates of engines that run files of their own on one device, and without those that cannot."""
+    device, told = machine.device, []
+    alone = replace(machine, count=1, others=(), host=replace(machine.host, memory_bytes=0.0))
+    for name, command in row.commands:
+        engine, weights = OTHERS.get(name, ("", ""))
+        if not engine or device is None:
+            told.append((name, command))
+        elif support(engine, device, weights=weights) is not None:
+            asked = Asked(
+                model=resolve(row.model, additions=additions),
+                context=row.context,
+                engine=engine,
+                piece=OWN_PIECE,
+                precision=Precision(weights=weights, kv="fp16", activations="fp16"),
+            )
+            found = speed_of(asked, alone)
+            if isinstance(found, LocalRow):
+                told.append((f"{name[:-1]}, {found.decode_per_s.value:.0f} tokens/s)", command))
+    return replace(row, commands=tuple(told))
 
 
 def top_rows(request: LocalRequest, machine: Machine, *, most: int, additions: Additions) -> list[LocalRow]:
@@ -150,32 +193,38 @@ def top_rows(request: LocalRequest, machine: Machine, *, most: int, additions: A
     return sorted(found, key=lambda row: _rank(row, request))[:most]
 
 
-def _rows(request: LocalRequest, machine: Machine, model: Model, download: Download) -> tuple[list[LocalRow], str]:
+def _rows(
+    request: LocalRequest, machine: Machine, model: Model, download: Download, *, cache: str = ""
+) -> tuple[list[LocalRow], str]:
     """
     Rows of one model, finest format first, up to the first that is fast enough unless every format is asked for; and
     why the last format that does not fit does not ("" where all fit).
+
+    With a cache of the stated format; else with the first of which any format fits.
     """
     context = min(request.context, model.max_context or request.context)
     rows: list[LocalRow] = []
     why = ""
-    for precision in _precisions(download):
-        found = speed_on(Asked(model=model, precision=precision, context=context), machine)
-        if isinstance(found, str):
-            why = found
-            continue
-        rows.append(_published(found, machine, model, download))
-        if rows[-1].decode_per_s.value >= request.min_per_s and not request.every_format:
+    for kv in (cache,) if cache else _CACHES:
+        for weights in _weights(model, download):
+            precision = Precision(**weights, kv=kv, activations="fp16")
+            found = speed_on(Asked(model=model, precision=precision, context=context), machine)
+            if isinstance(found, str):
+                why = found
+                continue
+            rows.append(_published(found, machine, model, download))
+            if found.decode_per_s.value >= request.min_per_s and not request.every_format:
+                break
+        if rows:
             break
     return rows, why
 
 
-def _precisions(download: Download) -> Iterator[Precision]:
-    """Formats to try, finest first; of a model published in few bits its own alone."""
-    if download.native:  # its GGUF files keep all that is no expert in 8 bits
-        yield Precision(weights=_FORMATS[0], experts=download.native, kv="fp16", activations="fp16")
-        return
-    for name in _FORMATS:
-        yield Precision(weights=name, kv="fp16", activations="fp16")
+def _weights(model: Model, download: Download) -> tuple[dict[str, str], ...]:
+    """Formats of the weights to try, finest first; of a model published in few bits its own alone."""
+    if _NATIVE in (download.native, model.experts_dtype):  # files keep all that is no expert in 8 bits
+        return ({"weights": _FORMATS[0], "experts": _NATIVE},)
+    return tuple({"weights": name} for name in _FORMATS)
 
 
 def _published(row: LocalRow, machine: Machine, model: Model, download: Download) -> LocalRow:
@@ -185,7 +234,7 @@ def _published(row: LocalRow, machine: Machine, model: Model, download: Download
         row,
         model=download.model,
         quality=published_score(download.model),
-        quality_kept=1.0 if download.native else format_change(model.id, precision.stored).kept,
+        change=weights_change(model.id, model, weights=precision.stored),
         parameters=model.published_parameters or parameters(model).value,
     )
     vendor = machine.device.vendor if machine.device else ""
@@ -245,18 +294,17 @@ def _sentence(
     if not best:
         return f"None of {known} downloadable models fits {machine.title} with a context of {request.context:,} tokens."
     first = best[0]
-    weights = first.format
-    how = f"{weights}, {first.decode_per_s.value:.0f} tokens/s"
-    place = _with_host(machine, best)
+    rate = f"{first.decode_per_s.value:.{int(first.decode_per_s.value < 10.0)}f} tokens/s"
+    place, name, least = _with_host(machine, best), model_name(first.model), f"{request.min_per_s:g} tokens/s"
+    if known == 1:
+        why = f"the finest format that makes {least}" if fast else f"the fastest format; none makes {least}"
+        own = f" Its context ends at {first.context:,} tokens." if first.context < request.context else ""
+        return f"{place} runs {name} at {rate} in {first.format}, {why}.{own}"
+    how = f"{name} ({first.format}, {rate})"
     if not fast:
-        return (
-            f"{place} runs {len(best)} of {known} models, all below {request.min_per_s:g} tokens/s; "
-            f"the best is {model_name(first.model)} ({how})."
-        )
-    return (
-        f"{place} runs {fast} of {known} models at {request.min_per_s:g} tokens/s or more; "
-        f"the best by published score is {model_name(first.model)} ({how})."
-    )
+        return f"{place} runs {len(best)} of {known} models, all below {least}; the best is {how}."
+    rule = "each in the finest format that does"
+    return f"{place} runs {fast} of {known} models at {least} or more, {rule}; the best by published score is {how}."
 
 
 def _with_host(machine: Machine, best: list[LocalRow]) -> str:
@@ -264,13 +312,16 @@ def _with_host(machine: Machine, best: list[LocalRow]) -> str:
     split = " (one box, models split by layers)" if machine.count > 1 or machine.others else ""
     if machine.device is None or not any(row.offload.moved_bytes for row in best):
         return f"{machine.title}{split}"
-    assumed = any(text.startswith("host memory of") for text in machine.host.assumed)
-    beside = f"{machine.host.memory_bytes / 1e9:,.0f} GB free in its host"
-    return f"{machine.title}{split} beside {beside}{' (assumed: --memory)' if assumed else ''}"
+    host, told = machine.host, " ".join(machine.host.assumed)
+    guess = "taken as" in told and "host memory reads" in told
+    assumed = ["--memory"] * ("host memory of" in told) + ["--host-bandwidth"] * guess
+    said = f" (assumed: {', '.join(assumed)})" if assumed else ""
+    rate = show(host.part.memory_bytes_per_s, "bytes/s")
+    return f"{machine.title}{split} beside {host.memory_bytes / 1e9:,.0f} GB free in its host at {rate}{said}"
 
 
 def _assumptions(machine: Machine) -> Iterator[str]:
-    yield f"one request at a time; a prompt of {PROMPT:,} tokens, 16-bit cache"
+    yield f"one request at a time; a prompt of {PROMPT:,} tokens, 16-bit cache unless said"
     if machine.device is not None and not is_unified(machine.device) and machine.device.host_link.bytes_per_s is None:
         yield "the card sits in a PCIe 4.0 slot of 16 lanes"
 

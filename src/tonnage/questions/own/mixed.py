@@ -47,6 +47,7 @@ def _row(row: LocalRow, machine: Machine, additions: Additions) -> MixedRow:
     model = resolve(row.model, additions=additions)
     spread = spread_out(Asked(model=model, precision=row.precision, context=row.context), machine)
     assert not isinstance(spread, str), "what has a rate lies somewhere"
+    remote = "" if machine.network_bytes_per_s is None else " --rpc HOST:50052,…"  # each runs rpc-server
     return MixedRow(
         model=row.model,
         weights=row.precision.stored,
@@ -57,12 +58,5 @@ def _row(row: LocalRow, machine: Machine, additions: Additions) -> MixedRow:
         pipeline_per_s=spread.pipeline_per_s,
         alone=spread.alone,
         quality=row.quality,
-        command=_command(row, spread.row, remote=machine.network_bytes_per_s is not None),
+        command=row.commands[0][1] + remote,
     )
-
-
-def _command(row: LocalRow, spread: LocalRow, *, remote: bool) -> str:
-    """llama.cpp's words for the split; machines other than the first run `rpc-server`."""
-    (_, command), *_ = row.commands
-    words = [] if row.split else ["-sm", "layer", "-ts", ",".join(map(str, spread.split))]
-    return " ".join([command, *words, *(["--rpc", "HOST:50052,…"] if remote else [])])

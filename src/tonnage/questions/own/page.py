@@ -1,15 +1,14 @@
 """
-An inventory, and what runs on one machine, as documents: what each serves best; what is shared, rented, split, drawn.
+An inventory as a document: what each group serves best; what is shared, rented, split, drawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from tonnage.catalog import model_name, parts_name, provider_name
-from tonnage.domain.answer import Quantity
-from tonnage.domain.machine import LocalAnswer, LocalRow, Offload
+from tonnage.core.quality import quality_kept
 from tonnage.domain.plan import option_at_rank
 from tonnage.questions.fleet.page import PAGE as FLEET_PAGE
 from tonnage.questions.own.charts import own_charts
@@ -18,15 +17,12 @@ from tonnage.report.document import (
     EVERY,
     UNKNOWN,
     Block,
-    Command,
     Document,
     Headline,
     Meter,
     Note,
     Section,
     Table,
-    blocks,
-    document,
     grid,
     sections,
 )
@@ -145,23 +141,25 @@ def _meters(plan: OwnPlan) -> list[Meter]:
 
 
 def _best_of_groups(groups: Sequence[OwnedAnswer], *, most: int, benchmark: str) -> Table:
-    heads = ("group", "model", "format", f"{benchmark}>2", "layout<4", "tokens/s>", "at once>1", "each>", "evidence<3")
+    named = len({row.model for group in groups for row in group.rows}) == 1
+    score = "quality<2" if named else f"{benchmark}>2"
+    heads = ("group", "model", "format", score, "layout<4", "tokens/s>", "at once>1", "each>", "evidence<3")
     rows = [
-        (group.name if number == 0 else "", *_cells(row))
+        (group.name if number == 0 else "", *_cells(row, named=named))
         for group in groups
         for number, row in enumerate(group.rows[:most])
     ]
     return grid(heads, rows)
 
 
-def _cells(row: OwnRow) -> tuple[str, ...]:
-    """A row in words: rates are of the whole group but for `each`."""
+def _cells(row: OwnRow, *, named: bool) -> tuple[str, ...]:
+    """A row in words: rates are of the whole group but for `each`; of a named model what each format keeps."""
     layout = f"{row.replicas} x {row.layout.upper()}" if row.layout and not row.command else ""
     moved = f"{row.moved_bytes / 1e9:.0f} GB in host" if row.moved_bytes else layout
     return (
         model_name(row.model),
         row.weights.removeprefix("gguf-"),
-        UNKNOWN if row.quality is None else f"{row.quality:.1f}",
+        quality_kept(row.change) if named else UNKNOWN if row.quality is None else f"{row.quality:.1f}",
         moved,
         f"{row.output_tokens_per_s.value:,.0f}",
         f"{row.concurrency:,.{int(row.concurrency < 10.0 and row.concurrency % 1.0 >= 0.05)}f}",
@@ -317,106 +315,3 @@ def _site(plan: OwnPlan) -> tuple[Table | str | None, ...]:
 
 
 PAGE: Final = WholePage(document=_document, opened=_opened, charts=own_charts)
-
-
-TOP: Final = 10
-"""Rows of the first screen."""
-GB: Final = 1e9
-
-
-def local_document(answer: LocalAnswer, *, most: int | None = None) -> Document:
-    """The answer as blocks; `most` rows in the table, None = as many as a first screen has."""
-    found = answer.all_rows or answer.rows
-    shown = found[: most or TOP]
-    return document(
-        Headline(answer.sentence, good=answer.feasible),
-        _local_models(shown, benchmark=answer.benchmark),
-        map(_start, answer.rows[:1]),
-        map(Note, _evidence(shown)),
-        Note(hint=_rest(answer, len(found), len(shown))),
-        why={
-            "Found on this machine": ", ".join(answer.engines),
-            "Assumptions": answer.assumed,
-            "Notes": answer.notes,
-            "Does not fit": [f"{model_name(model)}: {lack}" for model, lack in answer.infeasible],
-        },
-    )
-
-
-def _start(best: LocalRow) -> Section:
-    """What starts a model, by engine."""
-    commands = (Command(f"{engine}: {command}") for engine, command in best.commands)
-    return Section(f"Start {_short(best.model)}", blocks(commands))
-
-
-def _local_models(rows: Iterable[LocalRow], *, benchmark: str) -> Table:
-    """Models of one machine, a row each, for one request."""
-    heads = ("model", "format", f"{benchmark}>2", "GB>3", "tokens/s>", "prompt/s>4", "context>1", "in host memory<5")
-    cells = [
-        (
-            _short(row.model),
-            row.format,
-            UNKNOWN if row.quality is None else f"{row.quality:.1f}",
-            f"{row.memory_bytes / GB:.1f}",
-            _interval(row.decode_per_s),
-            _three(row.prompt_per_s.value),
-            _tokens(row.most_context),
-            _describe_offload(row.offload),
-        )
-        for row in rows
-    ]
-    return grid(heads, cells)
-
-
-def _short(model: str) -> str:
-    """A model's name without the words that all files of people's own machines share."""
-    return model_name(model).removesuffix(" Instruct").removesuffix(" it").removesuffix(" Base")
-
-
-def _three(value: float) -> str:
-    """At most three digits that mean something."""
-    return f"{value:.2g}" if value < 10 else f"{value:.0f}" if value < 1000 else f"{round(value, -2):,.0f}"
-
-
-def _interval(found: Quantity) -> str:
-    low, high = found.low or found.value, found.high or found.value
-    return f"{_three(found.value)} ({_three(low)}-{_three(high)})"
-
-
-def _evidence(rows: Sequence[LocalRow]) -> list[str]:
-    """How rates are founded, in a line: nearly always the same for a whole machine."""
-    if not rows:
-        return []
-    bases = " and ".join(dict.fromkeys(row.decode_per_s.basis.value for row in rows))
-    sure = all(row.decode_per_s.certified for row in rows)
-    share = "90 % of measurements of such cases" if sure else "what too few sources taught to be certifiable as 90 %"
-    return [f"Rates of {rows[0].engine}, one request: {bases}; in brackets {share}."]
-
-
-def _tokens(count: int) -> str:
-    return f"{count // 1024}k" if count >= 1024 else str(count)
-
-
-def _describe_offload(offload: Offload) -> str:
-    """What of a model lies in host memory; empty where nothing does."""
-    if not offload.moved_bytes:
-        return ""
-    size = f"{offload.moved_bytes / GB:.0f} GB"
-    if offload.read_share >= 1.0:
-        return "all"
-    if offload.layers and offload.expert_layers:
-        return f"{size} experts, layers"
-    if offload.expert_layers:
-        return f"{size} experts"
-    return f"{size} layers"
-
-
-def _rest(answer: LocalAnswer, count: int, top: int) -> str:
-    said = [f"{count - top} more models: --top {count}"] if count > top else []
-    lacking = len(answer.infeasible)
-    if lacking:
-        said.append(f"{lacking} {'does' if lacking == 1 else 'do'} not fit")
-    said.append("assumptions and the rest: --why")
-    if not answer.all_rows:
-        said.append("every format: --all")
-    return "; ".join(said) + "."

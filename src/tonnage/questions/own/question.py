@@ -18,6 +18,7 @@ from tonnage.core.stock import machine_size
 from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import Inventory
 from tonnage.domain.plan import PlanHeader
+from tonnage.domain.published import QualityChange
 from tonnage.domain.requests.common import MODEL
 from tonnage.domain.requests.field import (
     MAY_BE_NOTHING,
@@ -150,6 +151,8 @@ class OwnRow(SparseRecord, kw_only=True):
     """Output of one request there. [tokens/s]"""
     quality: float | None = None
     """Published score of the released weights; absent = none in the catalogue."""
+    change: QualityChange | None = None
+    """What the format keeps of it by published figures; absent = the weights are as released."""
     moved_bytes: float = 0.0
     """Weights in host memory. [bytes]"""
     command: str = ""

@@ -8,6 +8,7 @@ of the model lay there; `physics.offload` puts the two together. So a model that
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Final
 
@@ -35,6 +36,8 @@ from tonnage.simulation.kvcache import Demand, kv_pool
 
 PIECE: Final = 512
 """Tokens of a prompt that the engine takes at once unless it is told otherwise (llama.cpp n_ubatch). [tokens]"""
+LARGE_PIECE: Final = 2048
+"""What it can be told without another setting (`-ub`, at most llama.cpp n_batch). [tokens]"""
 PROMPT: Final = 2048
 """Prompt whose rate is stated. [tokens]"""
 USUAL_LINK: Final = 31.5e9
@@ -75,39 +78,49 @@ def speed_of(asked: Asked, machine: Machine) -> LocalRow | str:
     """
     The model on the machine with the least of it in host memory; a sentence ("needs …") where the machine cannot hold
     it.
+
+    Every piece of a prompt brings weights from the host anew: it is large where a request is done sooner so.
     """
-    alone = _deployment(asked, machine.host.part) if machine.device is None else None
+    found = _placed(asked, machine)
+    if machine.device is None or isinstance(found, str) or not found.offload.moved_bytes or asked.piece != PIECE:
+        return found
+    large = _placed(msgspec.structs.replace(asked, piece=LARGE_PIECE), machine)
+    prompt = min(asked.prompt, asked.context)
+    rows = (found,) if isinstance(large, str) else (found, large)
+    return min(rows, key=lambda row: prompt / row.prompt_per_s.value + _ANSWER / row.decode_per_s.value)
+
+
+def _placed(asked: Asked, machine: Machine) -> LocalRow | str:
+    """The model on the machine, its prompts in the pieces that are asked for."""
+    alone = deployment_of(asked, machine.host.part) if machine.device is None else None
     if alone is not None:
         short = alone.pool.need.value - machine.host.memory_bytes
         if short > 0:
             return f"needs {_gib(alone.pool.need.value)} of {_gib(machine.host.memory_bytes)} of host memory"
-        shares = _shares(asked, alone)
-        return _join_sides(asked, machine, place_layers(shares, layers=shares.layers, expert_layers=0))
+        shares = shares_on(asked, alone)
+        return join_sides(asked, machine, offload=place_layers(shares, layers=shares.layers, expert_layers=0))
     assert machine.device is not None
-    at = _deployment(asked, machine.device, count=machine.count)
+    at = deployment_of(asked, machine.device, count=machine.count)
     short = (at.pool.need.value - at.pool.limit_bytes) * machine.count
-    shares = _shares(asked, at)
+    shares = shares_on(asked, at)
     offload = smallest_placement(shares, short_by=short)
     room = machine.host.memory_bytes
     if offload is None or offload.moved_bytes > room:
         lacking = short if room <= 0 else short - room
         return f"needs {_gib(lacking)} more than the device" + (" and the host have" if room > 0 else " has")
-    return _join_sides(asked, machine, offload)
-
-
-def speed_with(asked: Asked, machine: Machine, *, layers: int, expert_layers: int) -> LocalRow:
-    """The speed with a placement that is given, whether or not it fits: what a published point is held against."""
-    part = machine.device or machine.host.part
-    shares = _shares(asked, _deployment(asked, part))
-    layers = shares.layers if machine.device is None else layers
-    return _join_sides(asked, machine, place_layers(shares, layers=layers, expert_layers=expert_layers))
+    if machine.count == 1 or offload.layers or not offload.expert_layers:
+        return join_sides(asked, machine, offload=offload)
+    movable = shares.expert_bytes + shares.layer_bytes + shares.cache_bytes
+    free = at.pool.limit_bytes - at.pool.need.value + movable / machine.count
+    offload, split = deal_out(shares, offload, cards=machine.count, room_bytes=free)
+    return msgspec.structs.replace(join_sides(asked, machine, offload=offload), split=split)
 
 
 def _gib(size: float) -> str:
     return f"{size / 2**30:.1f} GiB"
 
 
-def _deployment(asked: Asked, part: Accelerator, *, count: int = 1) -> Deployment:
+def deployment_of(asked: Asked, part: Accelerator, *, count: int = 1) -> Deployment:
     return deploy(case_at_home(asked, part, count=count), model=asked.model, accelerator=part)
 
 
@@ -138,7 +151,7 @@ def roomy(part: Accelerator) -> Accelerator:
 
 def side_of(asked: Asked, part: Accelerator, *, count: int = 1) -> Side:
     """Times with all of the model in one memory, as if there were room."""
-    at = _deployment(asked, roomy(part), count=count)
+    at = deployment_of(asked, roomy(part), count=count)
     found, tier = served_latency(at)
     basis = at.basis_on(tier)
     errors = at.errors(basis, load="steady")
@@ -150,19 +163,19 @@ def device_room(asked: Asked, part: Accelerator, *, movable: float) -> tuple[flo
     Memory of a device for weights and cache, when so many bytes of them are all that may lie elsewhere; and what else
     lies there. [bytes]
     """
-    pool = _deployment(asked, part).pool
+    pool = deployment_of(asked, part).pool
     fixed = max(0.0, pool.need.value - movable)
     return pool.limit_bytes - fixed, fixed
 
 
-def _shares(asked: Asked, at: Deployment) -> Shares:
+def shares_on(asked: Asked, at: Deployment) -> Shares:
     """Bytes of the model on a deployment: the cache that its context allocates, and half an answer behind a token."""
     whole = at.pool.bytes * at.memory_layout.ranks
     depth = at.case.isl + at.case.osl / 2.0
     return shares_of(asked.model, asked.precision, cache_bytes=whole, depth=depth, piece_tokens=asked.piece)
 
 
-def _join_sides(asked: Asked, machine: Machine, offload: Offload) -> LocalRow:
+def join_sides(asked: Asked, machine: Machine, *, offload: Offload) -> LocalRow:
     """
     Both sides put together as a row; only the sides that are used are predicted. With both at work the rates rest on an
     assumption, not on measurements.
@@ -190,12 +203,13 @@ def _join_sides(asked: Asked, machine: Machine, offload: Offload) -> LocalRow:
             link_share=LINK_SHARE,
         )
     basis = Basis.ASSUMED if side is not None and host is not None else shown.basis
-    pool = _deployment(asked, machine.device or machine.host.part, count=machine.count).pool
+    pool = deployment_of(asked, machine.device or machine.host.part, count=machine.count).pool
     return LocalRow(
         model=asked.model.id,
         precision=asked.precision,
         engine=spread_engine().title,
         context=asked.context,
+        piece=None if asked.piece == PIECE else asked.piece,
         offload=offload,
         decode_per_s=_rate(shown, 1.0 / token_s, "tpot_s", basis),
         prompt_per_s=_rate(shown, prompt / prompt_s, "ttft_s", basis),
@@ -226,7 +240,7 @@ def _rate(side: Side, value: float, name: str, basis: Basis) -> Quantity:
 def _most_context(asked: Asked, machine: Machine, offload: Offload) -> int:
     """The largest context for which the weights may stay where they are, the one asked for at least. [tokens]"""
     part = machine.device or machine.host.part
-    at = _deployment(asked, part, count=machine.count)
+    at = deployment_of(asked, part, count=machine.count)
     room = at.pool.limit_bytes * machine.count + offload.moved_bytes
     longest = asked.model.max_context or asked.context
 
@@ -351,3 +365,21 @@ def smallest_placement(shares: Shares, *, short_by: float) -> Offload | None:
     if layers >= shares.layers:
         return None
     return place_layers(shares, layers=layers, expert_layers=shares.expert_layers)
+
+
+def deal_out(shares: Shares, offload: Offload, *, cards: int, room_bytes: float) -> tuple[Offload, tuple[int, ...]]:
+    """
+    The layers of each of several equal cards where the first layers have their experts in host memory: as many bytes on
+    each; and the placement with as many more of them moved as whole layers in a card's room take.
+    """
+    plain = (shares.layer_bytes + shares.cache_bytes) / shares.layers
+    each = shares.expert_bytes / shares.expert_layers
+    for moved in range(offload.expert_layers, shares.expert_layers + 1):
+        kept = shares.expert_layers - moved
+        sizes = [plain] * (shares.layers - kept) + [plain + each] * kept
+        ends = list(itertools.accumulate(sizes))
+        places = [int((end - size / 2.0) / ends[-1] * cards) for end, size in zip(ends, sizes, strict=True)]
+        held = [sum(itertools.compress(sizes, map(card.__eq__, places))) for card in range(cards)]
+        if max(held) <= room_bytes:
+            break
+    return place_layers(shares, layers=0, expert_layers=moved), tuple(map(places.count, range(cards)))

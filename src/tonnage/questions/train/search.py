@@ -11,12 +11,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tonnage import catalog
 from tonnage.catalog.spreads import chance_within
 from tonnage.core import train_estimate as estimate
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
-from tonnage.domain.case import Links, TrainCase, TrainCaseLayout
+from tonnage.domain.case import Links, TrainCaseLayout
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import Model, Moe
 from tonnage.domain.precision import number_format
@@ -258,61 +257,3 @@ def _domain(place: Place) -> int:
     """Accelerators that tensor parallelism may join: the fast link's, else the instance's."""
     joined = place.accelerator.linked(place.per_node) if place.intra_link != "pcie" else 1
     return min(max(place.per_node, joined), place.count)
-
-
-def over_best_layout(case: TrainCase) -> tuple[float, TrainSetup, TrainSetup] | None:
-    """
-    Step of the stated layout over that of the best, and both; none where too little is stated or it does not fit.
-
-    Raises
-    ------
-    TonnageError
-        The case cannot be resolved.
-    """
-    stated = case.layout.tp and case.layout.pp and case.global_batch and case.seq_len and case.count > 1
-    if not stated or case.method != "pretrain" or case.accelerator_fraction < 1:
-        return None
-    assert case.global_batch and case.seq_len
-    model = case.model if isinstance(case.model, Model) else catalog.model(case.model)
-    accelerator = catalog.accelerator(case.accelerator)
-    printed = resolve_setup(case, model=model, accelerator=accelerator)
-    if not printed.fits or printed.setup.global_batch != case.global_batch:
-        return None
-    job = Job(
-        kind="train",
-        case=TrainCase(
-            model=model.id, accelerator=case.accelerator, precision=case.precision, optimizer=case.optimizer
-        ),
-        sequences=1e6,
-        seq_len=case.seq_len,
-        global_batch=case.global_batch,
-    )
-    place = Place(
-        accelerator=accelerator,
-        count=case.count,
-        per_node=printed.setup.accelerators_per_node,
-        intra_link=case.links.intra,
-        inter_bytes_per_s=case.links.inter_bytes_per_s,
-    )
-    early = case.year is not None and case.year < ONE_RECOMPUTE_UNTIL
-    found = fastest_arrangements(
-        model,
-        place,
-        job=job,
-        framework=case.framework,
-        recompute=case.recompute or (printed.setup.recompute if early else None),
-    )
-    likely = found.likely(MEMORY_SURE)
-    if likely is None:
-        return None
-    best = likely.setup
-    # What the row's era and settings fix stays as in the printed run; only the arrangement differs.
-    same = replace(
-        printed.setup,
-        layout=best.layout,
-        micro_batch=best.micro_batch,
-        num_micro_batches=best.num_micro_batches,
-        recompute=best.recompute,
-        recompute_share=best.recompute_share,
-    )
-    return step_time(printed.setup).value / step_time(same).value, printed.setup, same
