@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tonnage.catalog import model_name
 from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import LocalAnswer, LocalRow
 from tonnage.questions.own.question import OwnPlan, OwnRow
 from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, records
+
+NEAR: Final = (2.0, 0.06)
+"""Points so close in output (a factor) and score (a share) have names that could lie on each other."""
 
 
 class _Choice(NamedTuple):
@@ -53,10 +56,14 @@ def _scores(found: Sequence[_Choice], benchmark: str) -> Chart | None:
     if len({one.score for one in found}) < 2:
         return None
     groups = list(dict.fromkeys(one.group for one in found))
-    values = [
-        (*one, "" if any(_beats(other, one) for other in found) else one.name, groups.index(one.group) % 2)
-        for one in found
-    ]
+    values: list[tuple[Any, ...]] = []
+    for one in sorted(found, key=lambda one: one.rate):
+        named = "" if any(_beats(other, one) for other in found) else one.name
+        last = next((value for value in reversed(values) if value[-2] and named), None)
+        # Names of every second group stand below their points, and one that would lie on the name before it.
+        near = last is not None and one.rate < NEAR[0] * last[3] and last[2] - one.score < NEAR[1] * one.score
+        below = not last[-1] if last is not None and near else bool(groups.index(one.group) % 2)
+        values.append((*one, named, below))
     ends = [end for one in found for end in (one.low, one.high)]
     x = log_axis("rate", "output tokens/s (right is faster), log scale", over=ends)
     at: dict[str, Any] = {
@@ -68,11 +75,11 @@ def _scores(found: Sequence[_Choice], benchmark: str) -> Chart | None:
     span: dict[str, Any] = {**at, "x": {**x, "field": "low"}, "x2": {"field": "high"}}
     labels: list[dict[str, Any]] = [
         {
-            "transform": [{"filter": f"datum.below == {below}"}],
+            "transform": [{"filter": {"field": "below", "equal": below}}],
             "mark": {"type": "text", "dy": away},
             "encoding": {**at, "text": {"field": "label"}},
         }
-        for below, away in enumerate((-9, 16))
+        for below, away in ((False, -9), (True, 16))
     ]
     body = layer_charts(
         records((*_Choice._fields, "label", "below"), values),
