@@ -8,7 +8,7 @@ from typing import Any, Final
 from tonnage.errors import UNSEEN, BadFact, echo
 
 DEEPEST: Final = 40
-MOST_VALUES: Final = 40_000
+MOST_VALUES: Final = 20_000
 """Of a request; a fleet of a thousand workloads has some ten thousand. YAML takes 20 microseconds for each."""
 PASTED: Final = frozenset({"file", "page", "log"})
 """Fields of requests that hold a whole text of another program, which its own reader checks."""
