@@ -140,6 +140,7 @@ def test_texts_and_mappings_give_the_same_request() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
+        ({"serve": {"rate": "4/s", "quick": [1]}, "quick": True}, "quick: '\\[1\\]' must be true or false"),
         ({"finetune": None}, "nothing says how the model is made"),
         ({"train": {"tokens": "1B"}}, "contradict"),
         ({"serve": None}, "served"),

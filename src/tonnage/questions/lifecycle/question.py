@@ -135,7 +135,7 @@ def lifecycle_request(values: Mapping[str, Any], *, additions: Additions = catal
         LifecycleRequest,
         given,
         make=read({**model, **groups[made[0]]}, additions=additions),
-        serve=serve_request({**model, **groups["serve"], **quick}, additions=additions),
+        serve=serve_request({**model, **quick, **groups["serve"]}, additions=additions),
     )
 
 
