@@ -22,6 +22,7 @@ from tonnage.domain.requests.common import Slo
 from tonnage.record import Record
 from tonnage.simulation.mean_step import (
     CLOSE_RATE,
+    LEAST,
     MOST_BUSY,
     TURNS,
     MeanStep,
@@ -263,8 +264,11 @@ class Steady(Record):
         most = self.most
         if self.unit is None:
             busy = busy_at_rate(self.times, self.load, rate_per_s=rate_per_s, most=most)
-            step = mean_step(self.times, self.load, concurrency=busy) if busy else None
-            if busy is None or step is None or step.endless:
+            if busy is None:
+                return self.full, True
+            busy = max(busy, LEAST)
+            step = mean_step(self.times, self.load, concurrency=busy)
+            if step.endless:
                 return self.full, True
             point = _point(self.times, self.load, step, busy)
             return msgspec.structs.replace(point, rate_per_s=rate_per_s), False

@@ -258,3 +258,11 @@ def test_the_rate_of_a_short_benchmark_is_that_of_its_simulation() -> None:
     played = tonnage.simulate(**served, traffic={**traffic, **drawn, **lengths})
     shares = [said.requests_per_s.value * said.e2e_s.mean / 64, played.requests_per_s * played.e2e_s.mean / 64]
     assert shares[0] == pytest.approx(shares[1], rel=0.05) and shares[0] < 0.9
+
+
+@pytest.mark.parametrize("rate_per_s", [5e-324, 1e-300, 1e-12])
+def test_next_to_no_load_is_a_lone_request(rate_per_s: float) -> None:
+    case = {"kind": "serve", "model": "8B", "accelerator": "H100", "isl": 100, "osl": 100}
+    rare, seldom = (tonnage.predict({**case, "traffic": {"rate_per_s": rate}}) for rate in (rate_per_s, 1e-6))
+    assert rare.ttft_s.mean == pytest.approx(seldom.ttft_s.mean, rel=1e-3)
+    assert rare.tpot_s.mean == pytest.approx(seldom.tpot_s.mean, rel=1e-3)
