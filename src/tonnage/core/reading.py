@@ -287,6 +287,8 @@ def _copy_default(default: Any) -> Any:
     return type(default)(repr(default)) if type(default) in {int, float} else default
 
 
+MOST_WHOLE: Final = 1e18
+"""Of any count: what is larger counts nothing, and products of such leave the range of floats."""
 _AMOUNT: Final = re.compile(r"\$?\s*([\d.,_]+(?:[eE][+-]?\d+)?)\s*(USD|usd|\$)?")
 """A number without a unit, or money of no time: "50", "$50", "50 USD"."""
 
@@ -316,8 +318,9 @@ def _read(value: Any, field: Field) -> Any:
         and "%" not in value
     ):
         number /= 100.0  # "95" can only be percent
-    if not field.low < number <= field.high:
-        raise BadRequest(f"{field.name}: '{echo(value)}' is out of range; expected {_range(field)}")
+    if not field.low < number <= field.high or (field.whole and number > MOST_WHOLE):
+        expected = _range(field) if number <= MOST_WHOLE else f"at most {min(field.high, MOST_WHOLE):g}"
+        raise BadRequest(f"{field.name}: '{echo(value)}' is out of range; expected {expected}")
     if not field.whole:
         return number
     if number != int(number):

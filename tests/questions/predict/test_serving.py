@@ -266,3 +266,10 @@ def test_next_to_no_load_is_a_lone_request(rate_per_s: float) -> None:
     rare, seldom = (tonnage.predict({**case, "traffic": {"rate_per_s": rate}}) for rate in (rate_per_s, 1e-6))
     assert rare.ttft_s.mean == pytest.approx(seldom.ttft_s.mean, rel=1e-3)
     assert rare.tpot_s.mean == pytest.approx(seldom.tpot_s.mean, rel=1e-3)
+
+
+@pytest.mark.parametrize("degree", ["dp", "tp", "pp", "ep"])
+def test_a_count_beyond_all_counts_is_refused(degree: str) -> None:
+    traffic = {"rate": "1/s", "prompt_tokens": 100, "output_tokens": 10}
+    with pytest.raises(BadRequest, match=f"layout.{degree}: .* is out of range; expected at most 1e"):
+        tonnage.simulate(model="8B", accelerator="H100", layout={degree: 1e308}, traffic=traffic)

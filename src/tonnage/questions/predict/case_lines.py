@@ -18,6 +18,7 @@ import msgspec
 from tonnage.catalog.fitted import network_engines
 from tonnage.catalog.hub.fields import decode_json
 from tonnage.core.files import read_yaml
+from tonnage.core.reading import MOST_WHOLE
 from tonnage.domain.case import Case, InferCase, Result, ServeCase, TrainCase
 from tonnage.domain.layout import Layout
 from tonnage.domain.requests.field import attributes_of, fields_of, groups_of, refuse_unknown_names
@@ -34,7 +35,6 @@ LARGEST_LIST: Final = 64 * 1024 * 1024
 """Of a JSON array or YAML list, which cannot be read line by line. [bytes]"""
 
 _LOADS: Final = ("concurrency", "rate_per_s", "batch", "trace")
-_LARGEST: Final = 1e18
 MAX_CLIENTS: Final = 100_000
 """Of a closed loop: each is simulated, 20 microseconds of the processor and more."""
 
@@ -178,7 +178,7 @@ def _refuse_numbers(raw: dict[str, Any], struct: type[msgspec.Struct], path: str
             field = fields[name]
             if value > field.high == 1.0:
                 raise BadRequest(f"{path}{name}: {echo(value)} is more than the whole part; at most 1")
-            if not field.low < value <= min(field.high, _LARGEST):  # not a number is neither
+            if not field.low < value <= min(field.high, MOST_WHOLE):  # not a number is neither
                 raise BadRequest(f"{path}{name}: {echo(value)} is out of range; expected a positive number")
 
 
