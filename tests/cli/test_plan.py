@@ -100,8 +100,14 @@ def test_a_rate_that_may_be_minutes_or_millions_is_refused() -> None:
 def test_own_answers_for_the_model_that_is_named() -> None:
     code, text = run("plan", "own", "M3 Ultra 512GB", "--model", "deepseek-ai/DeepSeek-R1", "--json")
     plan = json.loads(text)
-    assert code == 0 and [row["model"] for row in plan["groups"][0]["rows"]] == ["deepseek-ai/DeepSeek-R1"]
-    assert "Distill" not in text and any("not in the catalogue" in one for one in plan["provenance"]["assumed"])
+    rows = plan["groups"][0]["rows"]
+    assert code == 0 and {row["model"] for row in rows} == {"deepseek-ai/DeepSeek-R1"} and "Distill" not in text
+    assert all("unsloth/DeepSeek-R1-GGUF" in row["command"] for row in rows)
+
+
+def test_own_says_where_nobodys_files_of_a_model_are_known() -> None:
+    code, text = run("plan", "own", "M3 Ultra 512GB", "--model", "meta-llama/Llama-2-70b-hf", "--why")
+    assert code == 0 and "GGUF files of Llama 2 70B are not in the catalogue" in " ".join(text.split())
 
 
 def test_own_refuses_a_model_that_does_not_fit_and_says_by_how_much() -> None:

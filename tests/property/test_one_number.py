@@ -69,12 +69,15 @@ def planned(question: dict[str, Any]) -> tuple[Serve, tuple[ServeOption, ...]]:
 
 DRAFT = ("draft_model", "speculative_tokens", "speculative_acceptance")
 """What a plan may add beside layout and formats, and a user would state: the plan names its draft."""
+SLOTS = ("max_num_seqs", "max_model_len", "kv_unified")
+"""What it chooses where an engine's slots are counted at its start: the exported command has them."""
 
 
 def case_of(request: Serve, configuration: Configuration, traffic: Traffic) -> ServeCase:
     """The configuration as a user of `tonnage predict` would write it."""
     layered = configuration.engine.name == "llamacpp" and configuration.layout.ranks > 1
     given = msgspec.structs.asdict(configuration.engine)
+    named = DRAFT + SLOTS * (configuration.engine.name == "llamacpp")
     return ServeCase(
         model=request.model,
         accelerator=configuration.accelerator,
@@ -84,7 +87,7 @@ def case_of(request: Serve, configuration: Configuration, traffic: Traffic) -> S
         layout=configuration.layout,
         precision=configuration.precision,
         engine=configuration.engine.name,
-        engine_options={name: given[name] for name in DRAFT if given[name] is not None},
+        engine_options={name: given[name] for name in named if given[name] is not None},
         split_mode="layer" if layered else "tensor",
     )
 

@@ -107,7 +107,9 @@ def _tried(row: Row, share: float) -> Outcome:
 
 
 def _result(outcome: Outcome) -> str:
-    told = f"**does not hold**: {'; '.join(outcome.findings[:3])}" if outcome.findings else "holds"
+    # A cell is one line: of a traceback what stands at the margin.
+    lines = [" ".join(line for line in one.splitlines() if line[:1].strip()) for one in outcome.findings[:3]]
+    told = f"**does not hold**: {'; '.join(lines)}" if lines else "holds"
     return f"{told}; {outcome.figures}" if outcome.figures else told
 
 

@@ -56,11 +56,13 @@ SHAPES: Final = (
     Shape("mamba2", "state-spaces/mamba2-2.7b", (4,)),
     Shape("lfm2", "LiquidAI/LFM2-1.2B", (4, 4)),
 )
+_FUSED: Final = {"kv": "fp16", "flash_attention": 1, "kv_unified": 0}
 STARTS: Final = (
-    {"n_ctx": 4096, "n_parallel": 1, "n_ubatch": 512, "kv": "fp16", "flash_attention": 1},
-    {"n_ctx": 16384, "n_parallel": 4, "n_ubatch": 1024, "kv": "fp16", "flash_attention": 1},
-    {"n_ctx": 32768, "n_parallel": 1, "n_ubatch": 128, "kv": "gguf-q8_0", "flash_attention": 1},
-    {"n_ctx": 4096, "n_parallel": 1, "n_ubatch": 512, "kv": "fp16", "flash_attention": 0},
+    {"n_ctx": 4096, "n_parallel": 1, "n_ubatch": 512, **_FUSED},
+    {"n_ctx": 16384, "n_parallel": 4, "n_ubatch": 1024, **_FUSED},
+    {"n_ctx": 32768, "n_parallel": 1, "n_ubatch": 128, **_FUSED, "kv": "gguf-q8_0"},
+    {"n_ctx": 4096, "n_parallel": 1, "n_ubatch": 512, **_FUSED, "flash_attention": 0},
+    {"n_ctx": 16384, "n_parallel": 4, "n_ubatch": 1024, **_FUSED, "kv_unified": 1},
 )
 SAID: Final = {"model": "model", "kv": "KV", "rs": "RS", "compute": "compute", "output": "output"}
 
@@ -99,6 +101,7 @@ given.model.path, given.port, given.hostnames = sys.argv[1], 0, ["127.0.0.1"]
 given.warmup = given.fit_params = False
 given.no_extra_bufts, given.cache_ram_mib, given.verbosity = True, 0, 5
 given.n_ctx, given.n_parallel, given.n_ubatch = asked["n_ctx"], asked["n_parallel"], asked["n_ubatch"]
+given.kv_unified = bool(asked["kv_unified"])
 kind = x.ggml_type.GGML_TYPE_Q8_0 if asked["kv"] == "gguf-q8_0" else x.ggml_type.GGML_TYPE_F16
 given.cache_type_k = given.cache_type_v = kind
 how = "ENABLED" if asked["flash_attention"] else "DISABLED"

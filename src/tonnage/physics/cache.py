@@ -193,27 +193,34 @@ def padded_cells(tokens: float) -> float:
     return math.ceil(tokens / CELLS) * CELLS
 
 
-def window_cells(model: Model, *, context: float, piece: float) -> dict[int | None, float]:
+def window_cells(model: Model, *, context: float, piece: float, shared: float = 1.0) -> dict[int | None, float]:
     """
-    Cells that llama.cpp gives a sequence in each of a model's caches, by their window (None = of all tokens).
+    Cells of each of a model's caches in llama.cpp, by their window (None = of all tokens).
 
-    A window's cache has room for the window and the piece of a prompt that is computed at once. Where every layer has
-    a window (Mistral 7B, Phi 3) it knows none of them and keeps all tokens.
+    A window's cache has room for the window of every sequence that shares it and for the piece of a prompt that is
+    computed at once. Where every layer has a window (Mistral 7B, Phi 3) it knows none of them and keeps all tokens.
     """
-    each = padded_cells(context)
+    whole = padded_cells(shared * context)
     windows = {getattr(group.mixer, "window", None) for group, _ in cache_layers(model)}
     known = windows if None in windows else ()
-    return {w: padded_cells(min(each, w + piece)) if w in known and w else each for w in (None, *windows)}
+    return {w: padded_cells(min(whole, shared * w + piece)) if w in known and w else whole for w in (None, *windows)}
 
 
 def cell_cache_bytes(
-    model: Model, kv_format: str, *, context: float, sequences: float = 1.0, piece: float, layout: Layout = ONE_RANK
+    model: Model,
+    kv_format: str,
+    *,
+    context: float,
+    sequences: float = 1.0,
+    shared: float = 1.0,
+    piece: float,
+    layout: Layout = ONE_RANK,
 ) -> float:
     """
     Cache that llama.cpp allocates at its start on one rank, however few tokens come.
 
-    Per sequence: cells of 256 tokens for the whole context, in windowed layers for the window and one piece of a
-    prompt; keys alone of latent attention; states and the last inputs of convolutions in fp32.
+    Per cache: cells of 256 tokens for the whole context, in windowed layers for the windows and one piece of a
+    prompt; keys alone of latent attention. Per sequence: states and the last inputs of convolutions in fp32.
 
     Parameters
     ----------
@@ -225,6 +232,8 @@ def cell_cache_bytes(
         Tokens of one sequence (n_ctx / n_parallel). [tokens]
     sequences : number
         Slots (n_parallel). [-]
+    shared : number
+        Slots that share one cache: all of them where it is unified (--kv-unified). [-]
     piece : number
         Tokens of a prompt computed at once (n_ubatch); infinite = releases that keep every token of windowed layers
         too. [tokens]
@@ -253,12 +262,13 @@ def cell_cache_bytes(
     >>> cell_cache_bytes(gemma, "fp16", context=16384, piece=512) / 2**20
     376.0
     """
-    cells = window_cells(model, context=context, piece=piece)
-    one = state_bytes_per_sequence(model, layout, input_bytes=STATE_BYTES)
-    for group, layers in cache_layers(model, layout):
-        for kept in _layer_cache(group.mixer, kv_format, layout.tp):
-            one += layers * kept.bytes * cells[kept.window] / kept.tokens
-    return sequences * one
+    cells = window_cells(model, context=context, piece=piece, shared=shared)
+    one = sum(
+        layers * kept.bytes * cells[kept.window] / kept.tokens
+        for group, layers in cache_layers(model, layout)
+        for kept in _layer_cache(group.mixer, kv_format, layout.tp)
+    )
+    return sequences * (one / shared + state_bytes_per_sequence(model, layout, input_bytes=STATE_BYTES))
 
 
 def cross_cache_bytes_per_sequence(

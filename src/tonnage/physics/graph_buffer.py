@@ -46,7 +46,7 @@ def graph_buffer(
     tokens : number
         T, tokens of a piece (n_ubatch, at most the context). [tokens]
     cells : mapping
-        Cells that a sequence attends, by window (`cache.window_cells`). [tokens]
+        Cells of one cache, which each of its tokens attends under a mask, by window (`cache.window_cells`). [tokens]
     outputs : number
         O, rows of logits that the graph has room for. [-]
     sequences : number

@@ -39,15 +39,24 @@ class Slots(Record, kw_only=True):
 
     @property
     def kept_piece(self) -> float:
-        """What windowed layers keep beside their window; without end where they keep everything. [tokens]"""
-        if not self.windows:
-            return math.inf
-        return self.piece / self.count if self.unified else self.piece
+        """What windowed layers keep beside their windows; without end where they keep everything. [tokens]"""
+        return self.piece if self.windows else math.inf
+
+    @property
+    def shared(self) -> float:
+        """Slots of one cache. [-]"""
+        return self.count if self.unified else 1.0
 
     def cache_bytes(self, model: Model, kv_format: str, *, layout: Layout) -> float:
         """Cells and states of all slots on one rank. [bytes]"""
         return cell_cache_bytes(
-            model, kv_format, context=self.context, sequences=self.count, piece=self.kept_piece, layout=layout
+            model,
+            kv_format,
+            context=self.context,
+            sequences=self.count,
+            shared=self.shared,
+            piece=self.kept_piece,
+            layout=layout,
         )
 
 
@@ -81,7 +90,7 @@ def beside_weights(
     buffer = graph_buffer(
         model,
         tokens=slots.piece,
-        cells=window_cells(model, context=slots.context, piece=slots.kept_piece),
+        cells=window_cells(model, context=slots.context, piece=slots.kept_piece, shared=slots.shared),
         outputs=slots.count if engine.release >= rule.few_outputs_since else slots.piece,
         sequences=slots.count,
         fused=engine.spec.fuses_attention(engine.release),

@@ -80,6 +80,7 @@ def _scores(found: Sequence[_Choice], benchmark: str) -> Chart | None:
             "encoding": {**at, "text": {"field": "label"}},
         }
         for below, away in ((False, -9), (True, 16))
+        if any(value[-1] is below for value in values)  # an axis over no values has no extent
     ]
     body = layer_charts(
         records((*_Choice._fields, "label", "below"), values),
