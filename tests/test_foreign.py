@@ -207,6 +207,10 @@ def test_depth_and_values_are_bounded_at_the_tools() -> None:
     deep: Any = 1
     for _ in range(60):
         deep = [deep]
-    for held, says in ((deep, "nested more than 40 deep"), ([[1] * 1000] * 300, "more than 20,000 values")):
+    for held, says in (
+        (deep, "nested more than 40 deep"),
+        ([[1] * 1000] * 300, "more than 20,000 values"),
+        ({"traffic": {"batch": 10**400}}, "over 308 digits"),
+    ):
         with pytest.raises(TonnageError, match=says):
             call("check_memory_fit", {**FIT, "model": {"layers": held}}, additions=NOTHING)

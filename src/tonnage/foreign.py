@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any, Final
 
 from tonnage.errors import UNSEEN, BadFact, echo
@@ -56,7 +57,8 @@ def check_values(value: Any, *, where: str, most: int = MOST_IN_FILE, lines: boo
     Raises
     ------
     BadFact
-        More than `most` values, nested too deeply, or a text with characters that nobody sees.
+        More than `most` values, nested too deeply, a whole number that no float holds, or a text with characters that
+        nobody sees.
     """
     current, count = [value], 0
     for _ in range(DEEPEST + 1):
@@ -73,6 +75,8 @@ def check_values(value: Any, *, where: str, most: int = MOST_IN_FILE, lines: boo
                         plain_text(held, where=f"{where}:", lines=True)
             elif isinstance(item, list | tuple):
                 inner.extend(item)
+            elif isinstance(item, int) and item.bit_length() > sys.float_info.max_exp:
+                raise BadFact(f"{where} holds a number of over {sys.float_info.max_10_exp} digits, which counts nothing")
         count += len(inner)
         if count > most:
             raise BadFact(f"{where} holds more than {most:,} values, which no request needs")

@@ -139,7 +139,10 @@ def _tool(body: Body) -> None:
 
     names = {path: name for name, path in TOOLS.items()}
     if body.question.startswith("predict"):
-        found = call(PREDICT, {**body.fields, "cases": body.fields.get("cases", [])[:50]}, additions=NOTHING)
+        cases = body.fields.get("cases", [])
+        found = call(
+            PREDICT, {**body.fields, "cases": cases[:50] if isinstance(cases, list) else cases}, additions=NOTHING
+        )
         _raise_longest([one["error"] for one in found.data["results"] if "error" in one])
     elif body.question in names:
         call(names[body.question], body.fields, additions=NOTHING)
