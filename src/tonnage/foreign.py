@@ -76,7 +76,7 @@ def check_values(value: Any, *, where: str, most: int = MOST_IN_FILE, lines: boo
             elif isinstance(item, list | tuple):
                 inner.extend(item)
             elif isinstance(item, int) and item.bit_length() > sys.float_info.max_exp:
-                raise BadFact(f"{where} holds a number of over {sys.float_info.max_10_exp} digits, which counts nothing")
+                raise BadFact(f"{where} holds a number of over {sys.float_info.max_10_exp} digits: no count")
         count += len(inner)
         if count > most:
             raise BadFact(f"{where} holds more than {most:,} values, which no request needs")
