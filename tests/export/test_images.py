@@ -17,6 +17,8 @@ GGUF = {
     "named": "bartowski/Meta-Llama-3.1-70B-Instruct-GGUF",
 }
 TRTLLM = {"name": "trtllm", "named": "nvidia/Llama-3.1-70B-Instruct-FP8"}
+NUMBER = r"\d+(?:\.\d+\.\d+)?"
+"""A release, or the number of a build."""
 SERVED: tuple[dict[str, Any], ...] = (
     {},
     {"accelerator": "mi300x"},
@@ -48,7 +50,7 @@ def texts() -> list[str]:
 
 
 def test_every_exported_image_is_listed_and_every_listed_one_is_exported() -> None:
-    tags = {row["use"]: re.escape(row["image"]).replace(re.escape("{version}"), r"\d+\.\d+\.\d+") for row in ROWS}
+    tags = {row["use"]: re.escape(row["image"]).replace(re.escape("{version}"), NUMBER) for row in ROWS}
     named = {name for text in texts() for name in NAMED.findall(text)}
     unlisted = {name for name in named if not any(re.fullmatch(tag, name) for tag in tags.values())}
     assert len(named) >= 13 and not unlisted
@@ -58,7 +60,7 @@ def test_every_exported_image_is_listed_and_every_listed_one_is_exported() -> No
 
 def test_each_row_says_which_of_its_tags_was_seen_when_and_where() -> None:
     for row in ROWS:
-        tag = re.escape(row["image"].rpartition(":")[2]).replace(re.escape("{version}"), r"\d+\.\d+\.\d+")
+        tag = re.escape(row["image"].rpartition(":")[2]).replace(re.escape("{version}"), NUMBER)
         assert re.fullmatch(tag, row["seen"]), row["use"]
         assert date(2026, 11, 1) <= date.fromisoformat(row["read"]) and len(row["source"]) > 20
 

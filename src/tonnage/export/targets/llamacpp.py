@@ -12,13 +12,15 @@ from tonnage.export.kit import (
     Options,
     Server,
     Target,
+    engine_spec,
     flags,
     image,
+    version_of,
 )
 
 TARGET = Target(
     title="llama.cpp",
-    version="00dc8057",
+    version=engine_spec("llamacpp").pinned,
     engines=("llamacpp",),
     one_node=True,
     words={
@@ -33,7 +35,7 @@ TARGET = Target(
         },
     },
 )
-"""Source: tools/server/README.md @00dc8057."""
+"""Source: tools/server/README.md @00dc8057 and build 11549, which tests/export/test_engine_runs.py starts."""
 
 _WEIGHTS = {"bf16": "BF16", "fp16": "F16", "fp32": "F32"}
 _QUANT = re.compile(r"(?i)(?<![a-z0-9])(iq4_xs|q[2-8]_k(?:_[sml])?|q[458]_[01]|bf16|f16|f32)(?![a-z0-9])")
@@ -117,7 +119,8 @@ def serve(d: Deployment) -> Server:
     argv += flags(options)
     argv += ["--metrics", "--host", "0.0.0.0", "--port", str(d.port)]
     vendor = d.spelled.vendor
-    return Server(version=TARGET.version, image=image(f"llamacpp-{vendor}" if vendor else "llamacpp"), argv=tuple(argv))
+    version, use = version_of(d, TARGET), f"llamacpp-{vendor}" if vendor else "llamacpp"
+    return Server(version=version, image=image(use, version), argv=tuple(argv))
 
 
 def _split(d: Deployment) -> str:
@@ -127,7 +130,10 @@ def _split(d: Deployment) -> str:
 
 def _repository(d: Deployment) -> str:
     if not d.named and "gguf" not in d.model.lower():
-        raise NoCheckpoint(f"llama.cpp reads GGUF and {d.model} is not; name a GGUF repository with --checkpoint ID")
+        raise NoCheckpoint(
+            f"llama.cpp reads GGUF and {d.model} is not; plan with --precision gguf-q8_0, whose files are known for "
+            "most models, or name a GGUF repository with --checkpoint ID"
+        )
     return d.model
 
 

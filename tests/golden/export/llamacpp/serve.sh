@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# For llama.cpp 00dc8057. Written by Tonnage 0.1.0.
+# For llama.cpp 11312. Written by Tonnage 0.1.0.
 # Plan of 2026-11-21: bartowski/Meta-Llama-3.1-70B-Instruct-GGUF, 3 x rtx-4090 tp2 gguf-q4_k_m llamacpp kv-gguf-q8_0.
 # 1 x a3-highgpu-8g, gcp us-central1, on-demand: $80.00/h (price of 2026-11-01).
 # A slot takes requests of 8,192 tokens and refuses longer ones, which --context plans.
