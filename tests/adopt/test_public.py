@@ -43,7 +43,7 @@ READ = {
     "kserve-experts.yaml": ("tp1 dp8 ep8", 1, 8, 1),
     "kserve-gpt-oss.yaml": ("", 2, 1, 1),
     "lws-sglang.yaml": ("tp2", 2, 1, 2),
-    "lws-vllm-hpa.yaml": ("tp8 pp2", 5, 8, 2),
+    "lws-vllm-hpa.yaml": ("tp8 pp2", 4, 8, 2),
     "lws-vllm-tpu.yaml": ("tp16", 2, 4, 4),
     "sglang-compose.yaml": ("", 1, 1, 1),
     "sglang-deployment.yaml": ("", 1, 1, 1),

@@ -285,8 +285,19 @@ def test_what_is_reserved_and_idle_is_said_and_paid() -> None:
     assert any("4 accelerators are reserved for a replica of 2: 2 idle" in finding for finding in found.findings)
     assert isinstance(found.current, ServePlan)
     option = found.current.options[0]
-    assert option.accelerators == 12 and option.bill.instances * option.bill.accelerators_per_instance >= 12
+    assert option.accelerators == 8 and option.bill.instances * option.bill.accelerators_per_instance >= 8
     assert found.saving.share > 0.4
+
+
+@pytest.mark.parametrize(
+    ("load", "replicas"), [({}, 2), ({"rate": "0.5/s"}, 1), ({"rate": "500/s"}, 3), ({"replicas": 3}, 3)]
+)
+def test_what_an_autoscaler_keeps_is_billed_on_average(load: dict[str, Any], replicas: int) -> None:
+    name = "kubernetes-idle.yaml"  # 1 to 3 replicas
+    fields = {"file": (FILES / name).read_text(encoding="utf-8"), **load, **LAMBDA}
+    found = adopt(adopt_request(fields), read(name), today=TODAY)
+    assert isinstance(found.current, ServePlan) and found.current.options[0].replicas == replicas
+    assert any("keeps 1 to 3 replicas" in note for note in found.assumed)
 
 
 def test_the_context_that_a_server_takes_is_kept_and_fewer_bits_are_said() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Callable, Mapping
@@ -57,7 +58,7 @@ def running_in(documents: list[Document]) -> Running | None:
 
 
 def _kubernetes(documents: list[Document]) -> Running | None:
-    """The first server of a file, further ones noted; with an autoscaler its largest number of replicas is taken."""
+    """The first server of a file, further ones noted; with an autoscaler the mean of its bounds is what runs."""
     found = [running for document in documents if (running := _workload(document)) is not None]
     if not found:
         return None
@@ -68,8 +69,12 @@ def _kubernetes(documents: list[Document]) -> Running | None:
     scaler = next((d for d in documents if d.get("kind") in ("HorizontalPodAutoscaler", "ScaledObject")), None)
     if scaler is not None:
         low, high = _read_replicas(scaler)
-        notes.append(f"an autoscaler keeps {low} to {high} replicas; {max(low, high)} are taken, as at the peak")
-        return replace(first, replicas=max(low, high, 1), notes=tuple(notes))
+        mean = max(1, math.ceil((low + max(low, high)) / 2))
+        notes.append(
+            f"an autoscaler keeps {low} to {high} replicas, on average what --rate needs of them, else {mean}, their "
+            "mean (--replicas)"
+        )
+        return replace(first, replicas=mean, scaled=(max(1, low), max(1, low, high)), notes=tuple(notes))
     return replace(first, notes=tuple(notes))
 
 

@@ -71,7 +71,8 @@ def _read(running: Running) -> str:
     words = [f"{setting.name} {setting.value}" for setting in telling[:MOST_SETTINGS]]
     words += [f"{len(telling) - MOST_SETTINGS} more"] if len(telling) > MOST_SETTINGS else []
     release = f" {running.version}" if running.version else ""
-    copies = f", {plural(running.replicas, 'replica')}" if running.kind == "serve" else ""
+    many = "{} to {} replicas".format(*running.scaled) if running.scaled else plural(running.replicas, "replica")
+    copies = f", {many}" if running.kind == "serve" else ""
     program = engine_title(running.program)
     model = model_name(running.model) if running.model else "a network by its widths"
     return f"Read: {running.format}, {program}{release}, {model}{copies}: " + ", ".join(words)

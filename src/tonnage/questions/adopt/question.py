@@ -98,6 +98,8 @@ class Running(SparseRecord, kw_only=True):
     version: str | None = None
     settings: tuple[Setting, ...] = ()
     replicas: int = 1
+    scaled: tuple[int, int] | None = None
+    """Least and most that an autoscaler keeps; `replicas` is then their mean."""
     machine: Machine = Machine()
     ignored: tuple[str, ...] = ()
     """Settings that the program knows and that change no number here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from datetime import date
 from functools import partial
@@ -106,6 +107,10 @@ def served_today(request: Adopt, running: Running, *, accelerator: str, addition
         findings.append(f"{outcome.verdict.reason}{nearest}")
         serve = replace(serve, rate_per_s=serve.rate_per_s or 1.0)
     else:
+        if running.scaled and serve.rate_per_s is not None and request.replicas is None:
+            copies = replicas // running.replicas
+            needed = math.ceil(serve.rate_per_s / (outcome.best.rate_per_s * copies * (1.0 - serve.headroom)))
+            replicas = copies * max(running.scaled[0], min(needed, running.scaled[1]))
         most = outcome.best.rate_per_s * replicas
         if serve.rate_per_s is None:
             serve = replace(serve, rate_per_s=most * (1.0 - serve.headroom))
