@@ -83,8 +83,9 @@ MOST = {
     # 60, 10 of the spine: slots that share a cache count its cells and masks once (19 logs to the byte); a number that
     # no float holds is refused in every field; llama.cpp's files and plans name one build.
     # 100, 90 of the spine: an autoscaled service is billed for what runs on average, no longer for its peak.
-    "all": 531_130,
-    "spine": 251_250,
+    # 80, 70 of the spine: `advise` says where the metrics page shows a cache of other bits than the file starts.
+    "all": 531_210,
+    "spine": 251_320,
 }
 LEFT_OUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,

@@ -38,7 +38,7 @@ class Reading(SparseRecord, kw_only=True):
     values: dict[str, float] = {}
     histograms: dict[str, Histogram] = {}
     names: dict[str, str] = {}
-    """What a page says in words: the accelerator, the model."""
+    """What a page says in words: the accelerator, the model, the format of the cache."""
 
 
 class LoadLevel(SparseRecord, kw_only=True):
@@ -88,6 +88,8 @@ class Evidence(SparseRecord, kw_only=True):
     """Of the readings in which nothing ran or waited."""
     cached_share: float | None = None
     """Of prompt tokens, those that a prefix cache had, in the window. [-]"""
+    kv: str | None = None
+    """Format of the cache, in the engine's word for it."""
     kv_used: float | None = None
     """Mean share of the cache in use."""
     kv_used_most: float | None = None

@@ -141,6 +141,7 @@ def reading_of_samples(
 @functools.cache
 def _prefixes() -> tuple[str, ...]:
     names = {name for series in EXPORTERS.values() for one in series.values() for name in one.names}
+    names |= {name for name, _, _ in _WORDS}
     return tuple(dict.fromkeys(lead + name for name in sorted(names) for lead in ("", "# HELP ", "# TYPE ")))
 
 

@@ -101,6 +101,21 @@ def test_a_page_calibrates_and_its_queue_is_not_blamed_on_the_engine(tmp_path: P
     assert "was seen, beyond" not in done.output
 
 
+@pytest.mark.parametrize(
+    ("flag", "shown", "differ"),
+    [("", "fp8_e4m3", True), ("fp8", "auto", True), ("", "auto", False), ("fp8", "fp8_e5m2", False)],
+)
+def test_a_cache_of_other_bits_than_the_files_is_said_first(
+    flag: str, shown: str, differ: bool, tmp_path: Path
+) -> None:
+    cache = f" --kv-cache-dtype {flag}" if flag else ""
+    (tmp_path / "serve.sh").write_text(f"vllm serve {MODEL} --max-model-len 32768{cache}\n")
+    (tmp_path / "page.prom").write_text(f'{PAGE}vllm:cache_config_info{{block_size="16",cache_dtype="{shown}"}} 1.0\n')
+    files = [str(tmp_path / "serve.sh"), str(tmp_path / "page.prom")]
+    text = told("advise", *files, "-a", "H100", "--rate", "10/s", "--provider", "lambda").output
+    assert (f"! the metrics page shows a cache in {shown}, the file starts {flag or 'bf16'}" in text) is differ
+
+
 @pytest.mark.parametrize("upgrade", ["sglang@0.5", "vllm", "vllm@newest"])
 def test_an_upgrade_names_a_release_of_the_engine_that_runs(upgrade: str) -> None:
     with pytest.raises(BadRequest, match="no release of the engine that runs"):

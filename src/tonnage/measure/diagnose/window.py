@@ -54,6 +54,7 @@ def evidence_of(readings: Sequence[Reading], *, source: str = "") -> Evidence:
         engine=next((reading.engine for reading in ordered if reading.engine), None),
         accelerator=_word(ordered, "accelerator"),
         model=_word(ordered, "model"),
+        kv=_word(ordered, "kv"),
         window_s=window or None,
         samples=len(ordered),
     )

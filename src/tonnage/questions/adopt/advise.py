@@ -40,7 +40,7 @@ from tonnage.questions.adopt.replayed import (
     replay,
     traffic_of_service,
 )
-from tonnage.questions.adopt.serve import Started, option_at, read_server
+from tonnage.questions.adopt.serve import WIDE, Started, format_named, option_at, read_server
 from tonnage.questions.serve.plan import outcome_of, plan_serve
 from tonnage.units import plural, show
 
@@ -203,7 +203,7 @@ def advise(
         calibrations=_calibrations(serve, made, now, elsewhere, additions=additions),
         assumed=made.assumed,
         findings=made.findings,
-        unexplained=tuple(_unexplained(now, seen, serve.slo)),
+        unexplained=(*_unexplained(now, seen, serve.slo), *_contradicted(diagnosis.evidence.kv, made.configuration)),
         replayed="" if traffic is None else traffic.source,
     )
 
@@ -218,6 +218,13 @@ def _unexplained(now: State, seen: Seen, slo: Slo) -> Iterator[str]:
                 f"{metric.title} of {show(found, 's')} on average was seen, beyond the {show(limit, 's')} asked for, "
                 f"where {show(said, 's')} is predicted: find what delays requests before you act on this"
             )
+
+
+def _contradicted(kv: str | None, file: Configuration) -> Iterator[str]:
+    """A cache that the engine says is of other bits than what its file starts."""
+    runs, says = file.precision.kv, format_named(kv or "")
+    if kv is not None and says != runs and (runs not in WIDE or says not in {"", *WIDE}):
+        yield f"the metrics page shows a cache in {echo(kv)}, the file starts {runs}: predictions are of the file"
 
 
 def _question(made: Started, configuration: Configuration, seen: Seen) -> Serve:

@@ -269,7 +269,7 @@ class Advice(SparseRecord, kw_only=True):
     assumed: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
     unexplained: tuple[str, ...] = ()
-    """Objectives that were seen to be missed, and that the prediction of what runs keeps."""
+    """What was seen and is in no prediction: objectives that are missed, a cache of another format than the file's."""
     replayed: str = ""
     """Which requests were played on what runs and on every change; empty = none were."""
 

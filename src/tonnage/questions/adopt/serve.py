@@ -40,7 +40,8 @@ _FORMATS: Final = {
     "f32": "fp32", "mxfp4": "mxfp4",
 }  # fmt: skip
 """Engines' names of formats that are not ours. What is not here and is no format of ours is the checkpoint's own."""
-_WIDE: Final = frozenset({"bf16", "fp16", "fp32"})
+WIDE: Final = frozenset({"bf16", "fp16", "fp32"})
+"""Formats of unquantised values; an engine's word `auto` means the checkpoint's own."""
 
 
 class Started(NamedTuple):
@@ -291,19 +292,19 @@ def _configuration(
 def _precision(running: Running, model: Model) -> Precision:
     """The formats that run: the checkpoint's own, but for weights, cache and wide type that the file sets."""
     own = resolve_precision(None, model)
-    stated = running.value("weights") or _format(str(running.value("quantization") or ""))
-    kv = _format(str(running.value("kv") or ""))
-    dtype = _format(str(running.value("dtype") or ""))
+    stated = running.value("weights") or format_named(str(running.value("quantization") or ""))
+    kv = format_named(str(running.value("kv") or ""))
+    dtype = format_named(str(running.value("dtype") or ""))
     if stated and stated not in (own.weights, own.experts):
         own = Precision(
             weights=stated, kv=own.kv, activations="bf16" if number_format(stated).weight_only else own.activations
         )
-    elif dtype in _WIDE and own.weights in _WIDE:
+    elif dtype in WIDE and own.weights in WIDE:
         own = replace(own, weights=dtype, activations=dtype, kv=dtype)
     return replace(own, kv=kv) if kv else own
 
 
-def _format(name: str) -> str:
+def format_named(name: str) -> str:
     """Our name of a format; empty where the engine takes the checkpoint's ("auto", compressed-tensors, modelopt)."""
     key = _FORMATS.get(name.lower(), name.lower())
     try:
