@@ -1,5 +1,8 @@
 """
-Machines at home as their owners published them: how far off are predictions? `python -m tools.rigs`
+Machines at home as their owners published them: how far off are predictions, and are their owners' choices found?
+
+`python -m tools.rigs` predicts the rates; with `choices` behind it says where the model and format that each owner
+runs stand in the answers of `tonnage local`, asked with that owner's context.
 
 Reads `measurements/rigs.csv`: a machine as its owner writes it (`machine`, read as `tonnage local -a` reads it), the
 model, format and context, and the rates. Where the page states no memory rate the host is what `tonnage local` assumes.
@@ -10,6 +13,7 @@ set by these rows when their first prediction was written down (docs/log/2026-11
 from __future__ import annotations
 
 import csv
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
@@ -23,6 +27,8 @@ from tonnage.core.machine import is_unified, machine_named
 from tonnage.core.serving_traffic import served_latency
 from tonnage.domain.machine import LocalRow, Machine
 from tonnage.domain.precision import Precision
+from tonnage.questions.own.local import local
+from tonnage.questions.own.question import LocalRequest
 from tonnage.questions.own.speed import Asked, case_at_home, roomy, speed_of
 from tonnage.questions.own.unlike import spread_out
 
@@ -104,6 +110,37 @@ def errors(*, prompt: bool = False) -> list[tuple[dict[str, str], float | str]]:
     return [(row, predicted(row, prompt=prompt)) for row in rows_of() if row[column]]
 
 
+def chosen(rows: list[dict[str, str]]) -> tuple[str, str]:
+    """
+    Where a rig's own model and format stand in the owner's answers: the place of the first of its models in the general
+    list (0 = not among those that fit), and that of its format in the answer about the model, the best first.
+    """
+    machine = machine_of(rows[0])
+    context = max(int(row["context_tokens"] or LocalRequest().context) for row in rows)
+    every = local(LocalRequest(context=context), machine).rows
+    models = [resolve(row.model).id for row in every]
+    places, formats = [], []
+    for model in dict.fromkeys(row["model"] for row in rows):
+        own = resolve(model).id
+        places.append(models.index(own) + 1 if own in models else 0)
+        of_model = local(LocalRequest(model=model, exact=True, context=context), machine).frontier
+        told = [row.precision.stored for row in of_model]
+        theirs = [row["weights"] for row in rows if row["model"] == model]
+        formats.append(min((told.index(one) + 1 if one in told else 0 for one in theirs), key=lambda n: n or 99))
+    ranked = [f"{place} of {len(models)}" if place else "not listed" for place in places]
+    return ", ".join(ranked), ", ".join(f"{place} of its formats" if place else "not among them" for place in formats)
+
+
+def choices() -> None:
+    """Print where each rig's own choice stands."""
+    rigs: dict[str, list[dict[str, str]]] = {}
+    for row in rows_of():
+        rigs.setdefault(row["rig"], []).append(row)
+    for rig, rows in rigs.items():
+        models = ", ".join(dict.fromkeys(f"{row['model'].partition('/')[2]} {row['weights']}" for row in rows))
+        print(f"{rig:20} {models:90} {' | '.join(chosen(rows))}", flush=True)
+
+
 def _summary(misses: Iterable[float]) -> str:
     found = list(misses)
     return f"{len(found):4d}   {median(found):4.0%}   {max(found):4.0%}" if found else "none"
@@ -131,4 +168,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    choices() if "choices" in sys.argv else main()

@@ -12,7 +12,7 @@ from tonnage.domain.precision import Precision
 from tonnage.errors import BadRequest, TonnageError, UnknownName
 from tonnage.physics.power_cap import capped_clock
 from tonnage.questions.own.speed import Shares, place_layers, shares_of, smallest_placement
-from tonnage.questions.own.unlike import Device, fill_fastest, share_evenly
+from tonnage.questions.own.unlike import Device, experts_moved, fill_fastest, share_evenly
 from tonnage.units import GiB
 
 
@@ -92,6 +92,20 @@ def test_no_other_split_is_faster(cards: list[tuple[float, int]], layers: int) -
             assert (even.layers[j] + 1) * devices[j].layer_s >= worst[1] * (1 - 1e-9) or (
                 even.layers[i] * devices[i].layer_s < worst[1] * (1 - 1e-9)
             )
+
+
+@given(st.floats(0.2, 1.2), st.floats(0.0, 1.0))
+def test_over_unlike_cards_experts_go_and_every_layer_stays(held: float, first: float) -> None:
+    """The fewest experts that leave every layer its place; a dense model has none to give."""
+    movable = MIXTURE.expert_bytes + MIXTURE.layer_bytes + MIXTURE.cache_bytes
+    rooms = [held * first * movable, held * (1.0 - first) * movable]
+    found = experts_moved(MIXTURE, movable, rooms=rooms)
+    if found is not None:
+        offload, split = found
+        assert (offload.layers, sum(split.layers)) == (0, MIXTURE.layers)
+        most = (movable - sum(rooms)) / MIXTURE.expert_bytes * MIXTURE.expert_layers
+        assert offload.expert_layers >= max(1.0, most)
+    assert experts_moved(DENSE, movable, rooms=rooms) is None
 
 
 def test_all_the_power_is_all_the_clock() -> None:

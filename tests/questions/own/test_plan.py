@@ -200,6 +200,6 @@ def test_no_part_of_the_catalogue_breaks_an_inventory() -> None:
 
 
 def test_one_box_leads_with_the_split_where_it_is_better_than_every_group() -> None:
-    plan = planned(own="RTX 4090, 2 x RTX 3090", one_box=True, model="Qwen/Qwen3.5-122B-A10B")
+    plan = planned(own="RTX 4090, 2 x RTX 3090", one_box=True, model="meta-llama/Llama-3.3-70B-Instruct")
     assert "over all cards" in plan._repr_html_()
     assert plan.mixed[0].decode_per_s.value > max(group.rows[0].per_request for group in plan.groups)

@@ -4,7 +4,8 @@ One model over unlike devices: cards of several kinds in one machine, or machine
 llama.cpp deals out whole layers, and a token passes the devices one after the other. So one request is fastest when the
 device that reads a layer soonest holds as many as fit, then the next (`-ts` says how many each); with as many requests
 in flight as there are devices all work at once, and output is most when the slowest share is least. Both are exact:
-layers are alike, times add, and each device's time for all layers is that of `tonnage predict`.
+layers are alike, times add, and each device's time for all layers is that of `tonnage predict`. What the devices cannot
+hold of a mixture is experts, of which a token reads few, and whole layers only where moving all experts is not enough.
 
 Left out: tensor parallelism over unlike cards, which llama.cpp's row split does and which waits for the slower card at
 every layer.
@@ -13,6 +14,7 @@ every layer.
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from typing import Final
 
@@ -20,8 +22,17 @@ from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.machine import LocalRow, Machine, Offload, Owned
 from tonnage.engines.at_home import spread_engine
 from tonnage.physics.memory import cell_cache_bytes, weight_bytes
-from tonnage.physics.offload import CROSSING_S, LINK_SHARE, offloaded_prefill_s
-from tonnage.questions.own.speed import USUAL_LINK, Asked, device_room, side_of, speed_of
+from tonnage.physics.offload import CROSSING_S, LINK_SHARE, offloaded_prefill_s, offloaded_token_s
+from tonnage.questions.own.speed import (
+    USUAL_LINK,
+    Asked,
+    Shares,
+    device_room,
+    place_layers,
+    shares_on,
+    side_of,
+    speed_of,
+)
 from tonnage.record import Record
 from tonnage.simulation.cells import on_device
 
@@ -87,6 +98,24 @@ def share_evenly(devices: list[Device], layers: int) -> Split:
     return Split(layers=tuple(held), host_layers=left)
 
 
+def experts_moved(shares: Shares, movable: float, *, rooms: list[float]) -> tuple[Offload, Split] | None:
+    """
+    The fewest first layers whose experts lie in host memory so that every layer has its place on the devices, which are
+    filled in their order; absent where that is not enough.
+    """
+    each = shares.expert_bytes / max(1, shares.expert_layers)
+    plain = (movable - shares.expert_bytes) / shares.layers
+    for moved in range(1, shares.expert_layers + 1):
+        kept, held, start = shares.expert_layers - moved, [], 0
+        sizes = [plain] * (shares.layers - kept) + [plain + each] * kept
+        for room in rooms:
+            held.append(sum(size <= room for size in itertools.accumulate(sizes[start:])))
+            start += held[-1]
+        if start == shares.layers:
+            return place_layers(shares, layers=0, expert_layers=moved), Split(layers=tuple(held), host_layers=0)
+    return None
+
+
 class Spread(Record, kw_only=True):
     """A model over unlike devices."""
 
@@ -127,27 +156,37 @@ def spread_out(asked: Asked, machine: Machine) -> Spread | str:
     ]
     held = [of_kind[number] for number in devices]
     single = fill_fastest(held, layers)
-    host_bytes = single.host_layers * each
-    if host_bytes > machine.host.memory_bytes or not any(single.layers):
-        lacking = host_bytes - machine.host.memory_bytes
-        return f"needs {lacking / 2**30:.1f} GiB more than the devices and the host have"
-    shares = [
-        sum(single.layers[i] for i, n in enumerate(devices) if n == number) / layers for number in range(len(kinds))
-    ]
-    token_s = sum(share * side.token_s for share, side in zip(shares, sides, strict=True))
-    token_s += (sum(count > 0 for count in single.layers) - 1) * handed_s
-    prompt_s = sum(share * side.prompt_s for share, side in zip(shares, sides, strict=True))
-    host_layer_s = 0.0
+    offload = Offload(
+        layers=single.host_layers,
+        moved_bytes=single.host_layers * each,
+        read_share=single.host_layers / layers,
+        streamed_bytes=single.host_layers * each,
+    )
     if single.host_layers:
-        host_layer_s = side_of(asked, machine.host.part).token_s / layers
-        token_s += single.host_layers * (host_layer_s + CROSSING_S)
-        prompt_s = offloaded_prefill_s(
-            device_s=prompt_s / sum(shares),
-            moved_bytes=host_bytes,
-            pieces=math.ceil(sides[0].at.case.isl / asked.piece),
-            link_bytes_per_s=machine.device.host_link.bytes_per_s or USUAL_LINK,
-            link_share=LINK_SHARE,
-        )
+        room = [rooms[number][0] for number in devices]
+        offload, single = experts_moved(shares_on(asked, sides[0].at), movable, rooms=room) or (offload, single)
+    if offload.moved_bytes > machine.host.memory_bytes or not any(single.layers):
+        lacking = offload.moved_bytes - machine.host.memory_bytes
+        return f"needs {lacking / 2**30:.1f} GiB more than the devices and the host have"
+    on_devices = layers - single.host_layers
+    shares = [
+        sum(single.layers[i] for i, n in enumerate(devices) if n == number) / on_devices for number in range(len(kinds))
+    ]
+    host_s = side_of(asked, machine.host.part).token_s if offload.read_share else 0.0
+    token_s = (sum(count > 0 for count in single.layers) - 1) * handed_s + offloaded_token_s(
+        device_s=sum(share * side.token_s for share, side in zip(shares, sides, strict=True)),
+        host_s=host_s,
+        host_share=offload.read_share,
+        crossings=offload.layers + offload.expert_layers,
+        crossing_s=CROSSING_S,
+    )
+    prompt_s = offloaded_prefill_s(
+        device_s=sum(share * side.prompt_s for share, side in zip(shares, sides, strict=True)),
+        moved_bytes=offload.streamed_bytes,
+        pieces=math.ceil(sides[0].at.case.isl / asked.piece),
+        link_bytes_per_s=machine.device.host_link.bytes_per_s or USUAL_LINK,
+        link_share=LINK_SHARE,
+    )
     even = share_evenly(held, layers)
     slowest = max(n * device.layer_s for n, device in zip(even.layers, held, strict=True))
     worst = max(sides, key=lambda side: side.token_s)
@@ -163,12 +202,7 @@ def spread_out(asked: Asked, machine: Machine) -> Spread | str:
         engine=spread_engine().title,
         context=asked.context,
         most_context=asked.context,
-        offload=Offload(
-            layers=single.host_layers,
-            moved_bytes=host_bytes,
-            read_share=single.host_layers / layers,
-            streamed_bytes=host_bytes,
-        ),
+        offload=offload,
         split=single.layers,
         decode_per_s=rate(1.0 / token_s, "tpot_s"),
         prompt_per_s=rate(sides[0].at.case.isl / prompt_s, "ttft_s"),
@@ -177,7 +211,7 @@ def spread_out(asked: Asked, machine: Machine) -> Spread | str:
         level=worst.errors.level,
         notes=worst.at.notes,
     )
-    slowest = max(slowest + handed_s, even.host_layers * host_layer_s)
+    slowest = max(slowest + handed_s, offload.read_share * host_s)
     return Spread(row=row, pipeline_per_s=1.0 / slowest, alone=next(alone, ""))
 
 
