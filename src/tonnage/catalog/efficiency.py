@@ -32,6 +32,7 @@ from tonnage.domain.efficiency import (
     PROCESSOR,
     PROCESSOR_OWN,
     RUNGS,
+    VECTORS,
     WITNESSES,
     Curve,
     Grid,
@@ -126,10 +127,17 @@ def _curve_of(accelerator: Accelerator, *, ran: bool, bare: bool) -> Curve:
     The curve of a part, `ran` if it was measured here, under an engine with kernels of its own if `bare`.
 
     On a measured processor libraries reach what the microbenchmarks, which call them, did; an engine's own products
-    reach less.
+    reach less. On another an engine's own run in its vector units.
     """
     if ran:
         return PROCESSOR_OWN if bare else PROCESSOR
+    if bare and accelerator.segment == "cpu":
+        lanes, peaks = accelerator.peaks["fp32"], accelerator.peaks
+        products = {
+            dtype: (VECTORS * lanes / peaks.get(dtype, peaks.get("bf16", lanes)), memory, 0.0)
+            for dtype, (_, memory, _) in OWN_KERNELS.gemm.items()
+        }
+        return replace(OWN_KERNELS, overlaps=False, dequantize=1.0, widened_experts=1.0, gemm=products)
     return OWN_KERNELS if bare else _curve(accelerator, Curve())
 
 

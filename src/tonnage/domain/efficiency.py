@@ -177,6 +177,13 @@ OWN_KERNELS: Final = Curve(
 )
 """Engines with kernels of their own: a product reads the rows of its experts where they lie, in one launch."""
 
+VECTORS: Final = 0.5
+"""
+Of a processor's rate in 32 bits, products of an engine with kernels of its own, whatever the weights: llama.cpp's are
+dot products in vector units, and experts of a mixture never reach matrix units (ggml-cpu/amx takes plain products
+alone). 3.3 of 6.0 TFLOP/s on two Xeon 6226R (Gemma 3 27B in 8 bits, prompts of 512: measurements/rigs.csv). [-]
+"""
+
 CARD_MEMORY: Final = 0.94
 """
 Share of GDDR's rate that products of few rows reach where no codes lie beside the data: Arc Pro B60 0.97 (vLLM), RTX

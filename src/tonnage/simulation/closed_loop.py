@@ -147,7 +147,10 @@ def closed_loop(
     waited_s = table.overheads.ahead * sum(weight * one.tpot_s for weight, one in requests) * (clients > 1.0)
     found = served_means(requests, clients=clients, request_s=table.overheads.request_s + waited_s)
     busy = _busy_share(table, load, clients=clients, total=total, head=found.ttft_s / max(found.tpot_s, 1e-12))
-    return msgspec.structs.replace(found, saturated=clients > load.slots, requests_per_s=found.requests_per_s * busy)
+    # The first round waits for half a queue: of clients that queue, slots by the time in them is the rate.
+    held_s = sum(weight * (one.ended_s - one.begun_s) for weight, one in requests)
+    rate = min(found.requests_per_s, min(clients, load.slots) / held_s)
+    return msgspec.structs.replace(found, saturated=clients > load.slots, requests_per_s=rate * busy)
 
 
 def _busy_share(table: StepTable, load: Load, *, clients: float, total: int, head: float) -> float:
@@ -171,7 +174,7 @@ def _busy_share(table: StepTable, load: Load, *, clients: float, total: int, hea
             heapq.heapreplace(ends, begun + head + answer)
             work += head + answer
         rest = max(ends) - begun
-        running = held * sum(end - begun for end in ends) / (size * rest)
+        running = min(held, held * sum(end - begun for end in ends) / (size * rest))  # a sum may round up
         quicker = table.decode_s(max(1.0, running), context) / full
         shares.append(work / size / (begun + rest * quicker))
     return min(1.0, sum(shares) / len(shares))

@@ -260,6 +260,21 @@ def test_the_rate_of_a_short_benchmark_is_that_of_its_simulation() -> None:
     assert shares[0] == pytest.approx(shares[1], rel=0.05) and shares[0] < 0.9
 
 
+@pytest.mark.parametrize("each", [1, 3, 10])
+def test_the_rate_of_clients_that_queue_is_that_of_the_simulation(each: int) -> None:
+    """The first round waits for half a queue: clients over latency would be up to twice as many a second."""
+    served = {"model": "meta-llama/Llama-3.1-8B", "accelerator": "H100", "engine": "vllm"}
+    few = {"engine_options": {"max_num_seqs": 16}}
+    traffic = {"concurrency": 96, "start": "together"}
+    lengths = {"isl": 500, "osl": 200, "length_spread": [1.0, 1.0]}
+    said = tonnage.predict(
+        {"kind": "serve", **served, **few, **lengths, "traffic": {**traffic, "requests_per_client": each}}
+    )
+    drawn = {"prompt_tokens": 500, "output_tokens": 200, "requests": 96 * each, "length_spread": [1.0, 1.0]}
+    played = tonnage.simulate(**served, **few, traffic={**traffic, **drawn})
+    assert said.requests_per_s.value == pytest.approx(played.requests_per_s, rel=0.06)
+
+
 @pytest.mark.parametrize("rate_per_s", [5e-324, 1e-300, 1e-12])
 def test_next_to_no_load_is_a_lone_request(rate_per_s: float) -> None:
     case = {"kind": "serve", "model": "8B", "accelerator": "H100", "isl": 100, "osl": 100}
