@@ -100,6 +100,13 @@ def test_a_wrong_field_is_named_with_what_was_expected(change: dict[str, Any], s
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("field", ["engine_version", "engine", "accelerator", "model"])
+def test_a_long_text_is_refused_before_it_is_read(field: str) -> None:
+    with pytest.raises(BadRequest, match=f"{field}: .*characters") as error:
+        case_of_object({**SERVE, field: "H100," * 200_000})
+    assert len(str(error.value)) < 2048
+
+
 def test_a_missing_field_is_named() -> None:
     with pytest.raises(BadRequest, match="missing required field `accelerator`"):
         case_of_object({name: value for name, value in SERVE.items() if name != "accelerator"})

@@ -18,7 +18,7 @@ import msgspec
 from tonnage.catalog.fitted import network_engines
 from tonnage.catalog.hub.fields import decode_json
 from tonnage.core.files import read_yaml
-from tonnage.core.reading import MOST_WHOLE
+from tonnage.core.reading import LONGEST_TEXT, MOST_WHOLE
 from tonnage.domain.case import Case, InferCase, Result, ServeCase, TrainCase
 from tonnage.domain.layout import Layout
 from tonnage.domain.requests.field import attributes_of, fields_of, groups_of, refuse_unknown_names
@@ -117,7 +117,7 @@ def case_of_object(raw: Any) -> Case:
     struct: type[Any] = CASES[kind]
     named = _rename_fields(raw, struct)
     _refuse_unknown(named, struct, "")
-    _refuse_numbers(named, struct, "")
+    _refuse_out_of_range(named, struct, "")
     try:
         case: Case = msgspec.convert(named, struct, strict=True)
     except msgspec.ValidationError as error:
@@ -137,7 +137,7 @@ def check_case(case: Case) -> Case:
     BadRequest
         A number out of range, or a load that is missing or contradicts itself.
     """
-    _refuse_numbers(msgspec.to_builtins(case, builtin_types=(type(case.model),)), type(case), "")
+    _refuse_out_of_range(msgspec.to_builtins(case, builtin_types=(type(case.model),)), type(case), "")
     _check_load(case)
     return case
 
@@ -167,13 +167,15 @@ def _refuse_unknown(raw: dict[str, Any], struct: type[msgspec.Struct], path: str
             _refuse_unknown(value, groups[name], f"{path}{name}.")
 
 
-def _refuse_numbers(raw: dict[str, Any], struct: type[msgspec.Struct], path: str) -> None:
-    """Refuses a number of the case that leaves the bounds of its field, or is infinite or absurd."""
+def _refuse_out_of_range(raw: dict[str, Any], struct: type[msgspec.Struct], path: str) -> None:
+    """Refuses a number of the case that leaves the bounds of its field, or is infinite or absurd, and long texts."""
     groups = {group.name: group.of for group in groups_of(struct)}
     fields = {field.name: field for field in fields_of(struct)}
     for name, value in raw.items():
+        if isinstance(value, str) and len(value) > LONGEST_TEXT:
+            raise BadRequest(f"{path}{name}: {len(value):,} characters are more than {LONGEST_TEXT:,}")
         if name in groups and isinstance(value, dict):
-            _refuse_numbers(value, groups[name], f"{path}{name}.")
+            _refuse_out_of_range(value, groups[name], f"{path}{name}.")
         elif name in fields and isinstance(value, int | float) and not isinstance(value, bool) and name != "id":
             field = fields[name]
             if value > field.high == 1.0:
