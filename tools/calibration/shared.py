@@ -11,11 +11,12 @@ one model (serving: of the same lengths too); of each model the mean product of 
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Final, NamedTuple
 
 from tonnage_accuracy.left_out import left_out_predictions
@@ -40,8 +41,33 @@ class Residual(NamedTuple):
     error: float
 
 
+SAME: Final = (
+    "block", "model_id", "accelerator_id", "engine", "isl_tokens", "osl_tokens", "tp", "tp_norm", "ep", "ep_norm", "dp",
+    "attention_dp_norm", "concurrency", "concurrency_or_batch", "num_accelerators", "num_accel", "weight_precision",
+    "moe_weight_precision", "kv_precision", "disaggregated", "prefill_num_workers", "decode_num_workers",
+)  # fmt: skip
+"""Columns of one configuration under one load."""
+
+
+def releases(rows: list[Row], quantity: str) -> list[float]:
+    """How far the measured ratio of two releases is from the predicted, of every configuration that has two. [ln]"""
+    stored = left_out_predictions(ROOT, "source")
+    found: dict[tuple[str, ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        release = text(row, "engine_version") or text(row, "backend_version")
+        for one in (
+            measured_numbers(row) if release and not re.fullmatch("[0-9a-f]{7,}", release) else ()
+        ):  # commits of one week are no releases
+            known = stored.get((row.id, quantity))
+            if one.quantity == quantity and known is not None and one.value > 0:
+                place = tuple(text(row, name) for name in SAME)
+                found[place][release].append(math.log(one.value / known.predicted))
+    pairs = (combinations(map(mean, of.values()), 2) for of in found.values())
+    return sorted(abs(a - b) for own in pairs for a, b in own)
+
+
 def main() -> None:
-    """Print the correlation of pairs by what they have in common."""
+    """Print the correlation of pairs by what they have in common, and how releases of one configuration differ."""
     rows = usable_rows(ROOT)
     for layout, quantity in ASKED:
         found: dict[str, list[float]] = defaultdict(list)
@@ -53,6 +79,12 @@ def main() -> None:
                 found[alike].append(correlation)
         for alike, each in sorted(found.items()):
             print(f"{layout:10} {quantity:24} same {alike:24} {median(each):6.2f}  median of {len(each)} models")
+    for quantity in ("ttft_ms", "tpot_ms", "output_tokens_per_s"):
+        apart = releases(rows, quantity)
+        within = math.exp(apart[int(0.9 * len(apart))])
+        print(
+            f"two releases: {quantity:24} {len(apart):4} pairs, nine of ten within x{within:.2f} of what was predicted"
+        )
 
 
 def residuals(rows: list[Row], quantity: str) -> Iterator[Residual]:

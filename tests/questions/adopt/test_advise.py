@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -114,6 +115,17 @@ def test_a_cache_of_other_bits_than_the_files_is_said_first(
     files = [str(tmp_path / "serve.sh"), str(tmp_path / "page.prom")]
     text = told("advise", *files, "-a", "H100", "--rate", "10/s", "--provider", "lambda").output
     assert (f"! the metrics page shows a cache in {shown}, the file starts {flag or 'bf16'}" in text) is differ
+
+
+def test_an_upgrade_says_what_moves_with_its_interval_and_to_measure_again() -> None:
+    command = GOOD.replace("vllm serve", "docker run vllm/vllm-openai:v0.9.0")
+    action = named(
+        advice(command.replace(f" {MODEL}", f" --model {MODEL}"), replicas=2, upgrade="vllm@0.32"), "upgrade"
+    )
+    moved = re.search(r"TPOT ([+-]\d+)% \(([+-]\d+)% to ([+-]\d+)%\)", action.change)
+    assert moved is not None and "0.32 instead of 0.9.0" in action.change and "measure again" in action.risk
+    value, low, high = (1 + float(text) / 100 for text in moved.groups())
+    assert low * 1.33 == pytest.approx(value, abs=0.01) and high == pytest.approx(value * 1.33, abs=0.02)
 
 
 @pytest.mark.parametrize("upgrade", ["sglang@0.5", "vllm", "vllm@newest"])

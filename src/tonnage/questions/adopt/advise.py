@@ -30,7 +30,7 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import release
 from tonnage.errors import BadRequest, echo
 from tonnage.questions.adopt.adopt import accelerator_of
-from tonnage.questions.adopt.question import ADVICE_SCHEMA, Action, Adopt, Advice, Running, Seen, State
+from tonnage.questions.adopt.question import ADVICE_SCHEMA, RELEASES, Action, Adopt, Advice, Running, Seen, State
 from tonnage.questions.adopt.replayed import (
     AUTOSCALING,
     ServiceTraffic,
@@ -370,15 +370,15 @@ def _upgrade(newer: Engine, service: Service, now: State) -> Action:
     )
     if before is None or after is None:
         raise BadRequest(f"upgrade: what the file starts is predicted not to run on {engine.name}@{version}")
-    told = ", ".join(
-        f"{what} {getattr(after, field) / getattr(before, field) - 1.0:+.0%}"
-        for field, what in (*((metric.name, metric.title) for metric in SPEEDS), ("most_per_s", "most requests"))
-    )
+    told = list[str]()
+    for field, (what, within) in RELEASES.items():
+        moved = getattr(after, field) / getattr(before, field)
+        told.append(f"{what} {moved - 1.0:+.0%} ({moved / within - 1.0:+.0%} to {moved * within - 1.0:+.0%})")
     canary = f"one replica of {now.replicas} on {version}" if now.replicas > 1 else f"a second replica on {version}"
     return Action(
         name="upgrade",
-        change=f"{engine.name} {version} instead of {engine.version or 'the one that runs'}: {told}",
-        risk="defaults, kernels and numerics change between releases; what was calibrated is the old one",
+        change=f"{engine.name} {version} instead of {engine.version or 'the one that runs'}: {', '.join(told)}",
+        risk="defaults, kernels and numerics change between releases: measure again, calibrations are of the old one",
         check=f"canary: {canary}, under the same traffic for an hour; tonnage measure serve on both, then "
         "tonnage diagnose NEW --baseline OLD; go back where TPOT or failures are worse than told here",
     )
