@@ -138,7 +138,7 @@ def _curve_of(accelerator: Accelerator, *, ran: bool, bare: bool) -> Curve:
             for dtype, (_, memory, _) in OWN_KERNELS.gemm.items()
         }
         return replace(OWN_KERNELS, overlaps=False, dequantize=1.0, widened_experts=1.0, gemm=products)
-    return OWN_KERNELS if bare else _curve(accelerator, Curve())
+    return _curve(accelerator, OWN_KERNELS if bare else Curve())
 
 
 def _curve(accelerator: Accelerator, usual: Curve) -> Curve:
