@@ -2,7 +2,7 @@
 
 import csv
 import math
-from statistics import median
+from statistics import fmean, linear_regression, median
 
 import pytest
 from tools.local_points import POINTS, errors
@@ -26,14 +26,21 @@ def test_each_kind_of_point_is_met_within_what_the_page_states() -> None:
 
 @pytest.mark.measured
 def test_a_sweep_of_layers_follows_the_formula() -> None:
-    """Held against its own rate on the processor, whatever its memory is."""
+    """
+    Held against its own rate on the processor, whatever its memory is: what each moved layer costs, and all on average.
+
+    Eight layers more cost 40.5 to 57.7 ms as published, so that one point says less than the line through all.
+    """
     sweep = [
-        error
-        for row, _, error in errors()
+        (int(row["placement"].partition(":")[2]), 1.0 / float(row["decode_per_s"]), 1.0 / rate)
+        for row, rate, _ in errors()
         if row["host_basis"].startswith("own run") and row["placement"] != "layers:0"
     ]
     assert len(sweep) == 5
-    assert max(map(abs, sweep)) < 0.10
+    layers, measured, predicted = zip(*sweep, strict=True)
+    slopes = [linear_regression(layers, times).slope for times in (measured, predicted)]
+    assert slopes[1] == pytest.approx(slopes[0], rel=0.02)
+    assert fmean(abs(b / a - 1.0) for a, b in zip(measured, predicted, strict=True)) < 0.06
 
 
 def test_every_point_has_a_source_and_a_date() -> None:
