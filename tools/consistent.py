@@ -3,8 +3,9 @@ Do the numbers of one answer agree? Every contradiction between fields of a plan
 
     python -m tools.consistent [--questions N] [--seed S]
 
-asks every example of `examples/` and N questions of each kind drawn as for `tools.choices`, as JSON has them and as a
-terminal shows them. The exit code is 1 where anything contradicts.
+asks every example of `examples/` and N questions of each kind drawn as for `tools.choices`, as JSON has them, as a
+terminal shows them, and those drawn as the page renders them, each option of its table chosen in turn
+(`tools.rendered`). The exit code is 1 where anything contradicts.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 from tools.choices import KINDS, TODAY, kind_of
+from tools.rendered import contradictions_between
 
 from tonnage.catalog.spreads import chance_of, end_within
 from tonnage.core.ranking import EVEN, NEAR, Traits, traits_of
@@ -196,14 +198,14 @@ def contradictions_on(screen: str) -> list[str]:
     return found
 
 
-def asked(questions: int, *, seed: int) -> Iterator[tuple[str, Any]]:
-    """Questions of each kind drawn at random, with their answers; refused ones are left out."""
+def asked(questions: int, *, seed: int) -> Iterator[tuple[str, dict[str, Any], Any]]:
+    """Questions of each kind drawn at random: kind, fields, answer; refused ones are left out."""
     for kind, draws in KINDS.items():
         draw = random.Random(seed)
         for _ in range(questions):
             fields = draws(draw)
             try:
-                yield f"{kind} {fields}", answer(kind_of(fields), fields, today=TODAY)
+                yield kind, fields, answer(kind_of(fields), fields, today=TODAY)
             except TonnageError:
                 continue
 
@@ -217,12 +219,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)
     looked = bad = 0
-    for name, plan in [*((name, answered(name)) for name in names()), *asked(given.questions, seed=given.seed)]:
+    drawn = asked(given.questions, seed=given.seed)
+    for name, fields, plan in [*((name, {}, answered(name)) for name in names()), *drawn]:
         looked += 1
         said = [*(contradictions(plan) if isinstance(plan, PlanHeader) else ()), *contradictions_on(screen_of(plan))]
+        said += contradictions_between(plan, path=f"plan/{kind_of(fields)}", given=fields) if fields else []
         bad += bool(said)
         for one in said:
-            print(f"{name}: {one}")
+            print(f"{name} {fields or ''}: {one}", flush=True)
     print(f"{looked} answers, {bad} with contradictions")
     return int(bool(bad))
 

@@ -1,4 +1,4 @@
-"""Numbers of one answer agree, in its fields and on its first screen (`python -m tools.consistent`)."""
+"""Numbers of one answer agree, in its fields, on its first screen and on its page (`python -m tools.consistent`)."""
 
 from typing import Any
 
@@ -6,10 +6,12 @@ import pytest
 from msgspec.structs import replace
 from tests.report.examples import answered, names
 from tests.sweeps import examples
-from tools.choices import KINDS
+from tools.choices import KINDS, TODAY, kind_of
 from tools.consistent import asked, contradictions, contradictions_on, screen_of
+from tools.rendered import contradictions_between, page_of
 
 from tonnage.domain.plan import PlanHeader
+from tonnage.questions.ask import answer
 
 
 def said_of(answer: Any) -> list[str]:
@@ -24,7 +26,28 @@ def test_an_example_contradicts_itself_nowhere(name: str) -> None:
 def test_answers_drawn_at_random_contradict_themselves_nowhere() -> None:
     found = list(asked(examples(2, full=34), seed=20261129))
     assert len(found) >= len(KINDS)
-    assert not [f"{question}: {one}" for question, plan in found for one in said_of(plan)]
+    assert not [f"{kind} {fields}: {one}" for kind, fields, plan in found for one in said_of(plan)]
+    assert not [
+        f"{kind} {fields}: {one}"
+        for kind, fields, plan in found
+        for one in contradictions_between(plan, path=f"plan/{kind_of(fields)}", given=fields)
+    ]
+
+
+def test_a_page_that_says_something_else_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = {"model": "8B", "traffic": "chat", "rate": "4/s", "ttft": "1 s", "tpot": "50 ms", "accelerator": ["L40S"],
+              "quick": True}  # fmt: skip
+    plan = answer("serve", fields, today=TODAY)
+    first, shown = plan.options[0], page_of(plan, path="plan/serve", given=fields, option=1)
+    for old, new, word in (
+        (f"<b>${first.bill.usd_per_hour:,.2f}/h</b>", "<b>$1.00/h</b>", "price"),
+        (f"<span>{first.replicas} replica", "<span>99 replica", "replicas"),
+        (f">{int(100 * (first.chance or 0.0))} %, ", ">12 %, ", "chance"),
+        ("req/s", "req/min", "terminal"),
+    ):
+        assert old in shown
+        monkeypatch.setattr("tools.rendered.page_of", lambda *_, old=old, new=new, **__: shown.replace(old, new))
+        assert any(word in said for said in contradictions_between(plan, path="plan/serve", given=fields)), new
 
 
 def test_contradictions_are_found() -> None:
