@@ -218,16 +218,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--questions", type=int, default=40, help="of each kind")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)
-    looked = bad = 0
+    looked = rendered = bad = 0
     drawn = asked(given.questions, seed=given.seed)
     for name, fields, plan in [*((name, {}, answered(name)) for name in names()), *drawn]:
-        looked += 1
+        looked, rendered = looked + 1, rendered + bool(fields)
         said = [*(contradictions(plan) if isinstance(plan, PlanHeader) else ()), *contradictions_on(screen_of(plan))]
         said += contradictions_between(plan, path=f"plan/{kind_of(fields)}", given=fields) if fields else []
         bad += bool(said)
         for one in said:
             print(f"{name} {fields or ''}: {one}", flush=True)
-    print(f"{looked} answers, {bad} with contradictions")
+    print(f"{looked} answers, {rendered} of them drawn and rendered, {bad} with contradictions")
     return int(bool(bad))
 
 

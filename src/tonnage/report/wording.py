@@ -39,12 +39,12 @@ def money(value: float, *, digits: int = 3) -> str:
 
     Examples
     --------
-    >>> money(417.54), money(1118.2), money(2_345_678), money(0.58)
-    ('$418', '$1,120', '$2.35M', '$0.58')
+    >>> money(417.54), money(1118.2), money(2_345_678), money(0.2853)
+    ('$418', '$1,120', '$2.35M', '$0.29')
     """
     if abs(value) >= 1e6:
         return f"${show(float(f'{value / 1e6:.{digits}g}'), 'count', digits=digits)}M"
-    rounded = float(f"{value:.{digits}g}")
+    rounded = float(f"{value:.{digits}g}") if abs(value) >= 1.0 else value  # never rounded twice
     return f"${rounded:,.0f}" if abs(rounded) >= 100 or rounded == int(rounded) else f"${rounded:,.2f}"
 
 
