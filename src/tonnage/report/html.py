@@ -56,6 +56,8 @@ def _plain(text: str) -> str:
     return kept.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 
+MOST_COLUMNS: Final = 4
+"""Of a table that fits a narrow screen."""
 OPEN_SECTIONS: Final = 3
 """Parts of a report shown at once; the rest opens when asked for."""
 
@@ -197,19 +199,25 @@ def table(given: Table, *, caption: str) -> str:
     shown = [place for place in range(len(given.columns)) if not lines or any(line[place].strip() for line in lines)]
     columns = [given.columns[place] for place in shown]
     kinds = [' class="n"' if column.number else "" for column in columns]
+    # On a narrow screen a row of many columns becomes a card, whose fields say what they are.
+    many = len(columns) > MOST_COLUMNS
+    labels = [f' data-label="{escape(column.head)}"' if many else "" for column in columns]
     head = "".join(
         f'<th scope="col"{kind}>{escape(column.head)}</th>' if column.head else f"<td{kind}></td>"
         for column, kind in zip(columns, kinds, strict=True)
     )
     body = "".join(
         "<tr>"
-        + "".join(f"<td{kind}>{_indent(line[place])}</td>" for place, kind in zip(shown, kinds, strict=True))
+        + "".join(
+            f"<td{kind}{label}>{_indent(line[place])}</td>"
+            for place, kind, label in zip(shown, kinds, labels, strict=True)
+        )
         + "</tr>"
         for line in lines
     )
-    named = f"<caption hidden>{escape(caption)}</caption>"
+    named = f"<table{' class=many' if many else ''}><caption hidden>{escape(caption)}</caption>"
     return (
-        f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(caption)}"><table>{named}'
+        f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(caption)}">{named}'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 

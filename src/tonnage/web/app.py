@@ -62,7 +62,7 @@ STATUSES: Final[dict[type[TonnageError], int]] = {Busy: 503, TooLong: 504, TooMu
 NOT_ASKED_NOTE: Final = (
     "Another site led you here, so that nothing was asked yet. If the form says what you want to know, press Answer."
 )
-_CHART: Final = re.compile(r"([a-z-]{1,40}?)(?:-(\d{1,3}))?-((?:wide-)?(?:light|dark))\.(svg|json)")
+_CHART: Final = re.compile(r"([a-z-]{1,40}?)(?:-(\d{1,3}))?-((?:wide-|narrow-)?(?:light|dark))\.(svg|json)")
 
 _ONE_NAME: Final = re.compile(r"\{[^}:]*(?::(?!path)[^}]*)?\}")
 """A name in the address of a handler, which holds no slash."""

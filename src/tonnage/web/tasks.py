@@ -23,8 +23,8 @@ from tonnage.web.records import Kept, Settings
 from tonnage.web.tool_results import Result, call
 
 MAX_CASES: Final = 200
-WIDE_PX: Final = 1080
-"""Of the plot of a chart that stands over the whole page."""
+WIDTHS: Final = {"wide": 1080, "narrow": 290}
+"""Of the plot of a leading chart: over the whole page, and on a phone. [px]"""
 
 
 def ask(settings: Settings, *, path: str, request: dict[str, Any]) -> Kept:
@@ -170,12 +170,12 @@ def chart(_: Settings, *, kept: Kept, name: str, option: int, theme: str, form: 
     found = next((found for found in charts_of(answer, rank=option) if found.name == name), None)
     if found is None:
         return None
-    wide, theme = theme.startswith("wide-"), theme.removeprefix("wide-")
+    width, _, theme = theme.rpartition("-")
     found = msgspec.structs.replace(found, title="")  # which stands above it on the page
     return (
         msgspec.json.encode(specification(found, theme=theme))
         if form == "json"
-        else svg(found, theme=theme, width=WIDE_PX if wide else WIDTH).encode()
+        else svg(found, theme=theme, width=WIDTHS.get(width, WIDTH)).encode()
     )
 
 

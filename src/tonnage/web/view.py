@@ -385,9 +385,10 @@ def linked_picture(chart: Chart, key: str, *, at_once: bool = False, option: int
     Where it stands on the first screen it is fetched at once, elsewhere when it comes near.
     """
     base = f"/chart/{key}/{chart.name}" + (f"-{option}" if option > 1 else "")
-    wide = (
-        f'<source media="(min-width:75rem) and (prefers-color-scheme: dark)" srcset="{base}-wide-dark.svg">'
-        f'<source media="(min-width:75rem)" srcset="{base}-wide-light.svg">'
+    wide = "".join(
+        f'<source media="{media}{dark}" srcset="{base}-{width}-{theme}.svg">'
+        for media, width in (("(min-width:75rem)", "wide"), ("(max-width:40rem)", "narrow"))
+        for dark, theme in ((" and (prefers-color-scheme: dark)", "dark"), ("", "light"))
     )
     return (
         f'<picture data-chart="{base}">{wide if at_once else ""}'
