@@ -33,7 +33,7 @@ _SHOWN: Final[dict[str, _Shown]] = {
     "Check": _Shown("questions.check.page:check_document"),
     "Verification": _Shown("questions.check.page:verification_document"),
     "LocalAnswer": _Shown("questions.own.local_page:local_document", charts="questions.own.charts:local_charts"),
-    "Advice": _Shown("questions.adopt.page:advice_document"),
+    "Advice": _Shown("questions.adopt.page:advice_document", charts="questions.adopt.page:advice_charts"),
     "DataDiff": _Shown("report.listing:diff_document"),
     "Simulated": _Shown(
         "questions.simulate.page:simulation_document", charts="questions.simulate.page:simulation_charts", cut=False

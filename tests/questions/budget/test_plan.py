@@ -9,6 +9,7 @@ import pytest
 
 import tonnage
 from tonnage.errors import TonnageError
+from tonnage.questions.answers import charts_of
 
 TOLERANCE = 0.02
 """Between the largest rate that was found to be paid and the next."""
@@ -20,6 +21,26 @@ SERVICE = {"traffic": "chat", "ttft": "1 s", "tpot": "50 ms", "accelerator": "L4
 @cache
 def bought(amount: str) -> Any:
     return tonnage.plan_budget(amount, LLAMA, **SERVICE)
+
+
+def test_the_picture_shows_what_the_search_priced_and_the_budget() -> None:
+    plan = bought("$3,000/month")
+    best = plan.models[0]
+    (chart,) = charts_of(plan)
+    rates, costs = zip(*best.priced, strict=True)
+    assert best.rate_per_s == max(rates) and max(costs) <= 3000 and list(costs) == sorted(costs)
+    points = [(one["x"], one["y"]) for one in chart.body["data"]["values"]]
+    assert points == [*best.priced, (best.next_rate_per_s, best.next_usd_per_month)]
+    ringed = [one for one in chart.body["data"]["values"] if one["first"]]
+    assert [(one["x"], one["y"]) for one in ringed] == [(best.rate_per_s, best.usd_per_month)]
+    assert '"budget $3,000"' in str(chart.vega()).replace("'", '"')
+
+
+def test_sizes_for_a_sum_are_a_picture_too() -> None:
+    plan = tonnage.plan_budget("$20,000", accelerator="H100", deadline="30 days")
+    (chart,) = charts_of(plan)
+    told = [(one["x"], one["y"]) for one in chart.body["data"]["values"]]
+    assert told == sorted((run.tokens / 1e9, run.loss) for run in plan.runs)
 
 
 def _options(rate: float, budget: float) -> Any:

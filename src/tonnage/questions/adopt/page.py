@@ -8,13 +8,13 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tonnage.catalog import accelerators_text, model_name, parts_name, provider_name
-from tonnage.domain.metrics import SPEEDS
+from tonnage.domain.metrics import SPEEDS, Metric
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainOption
 from tonnage.engines.registry import engine_title
 from tonnage.questions.adopt.question import Action, Adoption, Advice, Running, State
 from tonnage.questions.registry import kind_of_answer
-from tonnage.report.charts.chart import Chart
+from tonnage.report.charts.chart import Chart, axis, limit_line, log_axis, named_points
 from tonnage.report.document import Command, Document, Headline, Note, Table, Text, document, grid
 from tonnage.report.wording import degrees, plural
 from tonnage.units import show
@@ -182,6 +182,39 @@ def advice_document(answer: Advice, *, most: int | None = None) -> Document:
             "Assumptions": answer.assumed,
             "What was noticed": answer.findings,
         },
+    )
+
+
+def advice_charts(answer: Advice) -> tuple[Chart | None, ...]:
+    """
+    Today, ringed, and each change by its cost a month over the latency that changes most, with what was seen of it;
+    nothing where no change has a state of its own.
+    """
+    states = [("today", answer.today), *((one.name, one.state) for one in answer.actions if one.state is not None)]
+    if len(states) < 2:
+        return ()
+
+    def told(metric: Metric) -> list[float]:
+        return [1e3 * getattr(state.replayed or state, metric.name) for _, state in states]
+
+    metric = max(SPEEDS, key=lambda one: max(told(one)) / min(told(one)))
+    seen = getattr(answer.seen, metric.name)
+    times = told(metric)
+    x = log_axis("x", f"predicted {metric.title}, ms (left is faster), log scale", over=[*times, 1e3 * (seen or 0)],
+                 room=1.6)  # fmt: skip
+    y = axis("y", "USD/month (down is cheaper)", scale={"domainMin": 0})
+    points = [(name, time, state.usd_per_month) for (name, state), time in zip(states, times, strict=True)]
+    under = (limit_line("x", 1e3 * seen, f"seen today, mean: {show(seen, 's')}"),) if seen else ()
+    return (
+        Chart(
+            "changes",
+            f"Cost of each change against its {metric.title}",
+            "Each point is a change by what it costs a month and by its predicted latency; what runs today is ringed, "
+            "the dashed line is the mean that was seen.",
+            body=named_points(x, y, points, *under),
+            columns=("change", f"{metric.title} [ms]", "USD/month"),
+            rows=tuple((name, f"{time:,.3g}", f"{usd:,.0f}") for name, time, usd in points),
+        ),
     )
 
 

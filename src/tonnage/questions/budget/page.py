@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from tonnage.catalog import accelerators_text, model_name, parts_name
 from tonnage.domain.plan import option_at_rank
 from tonnage.domain.requests.common import Slo
+from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.questions.budget.question import Affordable, AffordableRun, BudgetPlan
 from tonnage.questions.serve.page import chance_name, latency_meters, serve_question
+from tonnage.report.charts.chart import Chart, axis, limit_line, log_axis, named_points, records
 from tonnage.report.document import (
     UNKNOWN,
     Block,
@@ -93,7 +95,7 @@ def _serving(plan: BudgetPlan, models: Sequence[Affordable], *, screen: Screen) 
     if request.serve and option.chance is not None:
         meters.append(Meter(chance_name(request.serve), chance_text(option.chance)))
     if request.usd_per_h:
-        spent = best.usd_per_month / (request.usd_per_h * 730.0)
+        spent = best.usd_per_month / (request.usd_per_h * HOURS_PER_MONTH)
         meters.append(Meter("budget used", percent(spent)))
     ends = best.next_rate_per_s
     beyond = f"{money(best.next_usd_per_month)}/month" if best.next_usd_per_month else "more than the budget"
@@ -235,4 +237,79 @@ def _why(plan: BudgetPlan) -> tuple[Section, ...]:
     )
 
 
-PAGE: Final = WholePage(document=_document, opened=_opened)
+def _charts(plan: BudgetPlan) -> tuple[Chart | None, ...]:
+    """What the money buys: rates of one model by their cost, models by score, or sizes by loss."""
+    if len(plan.models) == 1 and plan.models[0].priced:
+        return (_rates(plan, plan.models[0]),)
+    scored = [(model_name(one.model), one.usd_per_month, one.quality) for one in plan.models if one.quality]
+    if len(scored) > 1:
+        points = [(name, usd, score) for name, usd, score in scored if score]
+        return (_bought(points, f"{plan.benchmark} as published (up is better)", plan=plan),)
+    return (_losses(plan.runs),) if len(plan.runs) > 1 else ()
+
+
+def _budget_line(plan: BudgetPlan, channel: str) -> tuple[dict[str, Any], ...]:
+    usd = (plan.request.usd_per_h or 0.0) * HOURS_PER_MONTH
+    return (limit_line(channel, usd, f"budget {money(usd)}"),) if usd else ()
+
+
+def _rates(plan: BudgetPlan, best: Affordable) -> Chart:
+    """Cost a month over the rate, as far as the search priced it, up to the least rate beyond the budget."""
+    path = list(best.priced)
+    if best.next_rate_per_s and best.next_usd_per_month:
+        path.append((best.next_rate_per_s, best.next_usd_per_month))
+    x = axis("x", f"mean rate of {model_name(best.model)}, req/s (right is more)", scale={"domainMin": 0})
+    y = axis("y", "USD/month", scale={"domainMin": 0})
+    steps = {"data": records(("x", "y"), path),
+             "mark": {"type": "line", "interpolate": "step-before", "strokeWidth": 1.5, "opacity": 0.6},
+             "encoding": {"x": x, "y": y}}  # fmt: skip
+    name = f"{show(best.rate_per_s, 'count')} req/s, {money(best.usd_per_month)}"
+    points = [(name, best.rate_per_s, best.usd_per_month)]
+    points += [("", rate, usd) for rate, usd in path if rate != best.rate_per_s]
+    return Chart(
+        "buys",
+        "Cost against the rate",
+        "Each point is a rate that the search priced, at the cheapest option within the objectives; the largest within "
+        "the budget is ringed.",
+        body=named_points(x, y, points, steps, *_budget_line(plan, "y")),
+        columns=("req/s", "USD/month"),
+        rows=tuple((show(rate, "count"), f"{usd:,.0f}") for rate, usd in sorted(path)),
+    )
+
+
+def _bought(points: Sequence[tuple[str, float, float]], title: str, *, plan: BudgetPlan) -> Chart:
+    """Published scores of models over what the rate costs with each."""
+    x = axis("x", "USD/month (left is cheaper)", scale={"domainMin": 0})
+    y = axis("y", title, scale={"zero": False, "padding": 30})
+    return Chart(
+        "buys",
+        "Quality against cost",
+        "Each point is a model that carries the rate within the budget; the best by published score is ringed.",
+        body=named_points(x, y, points, *_budget_line(plan, "x")),
+        columns=("model", "USD/month", plan.benchmark),
+        rows=tuple((name, f"{usd:,.0f}", f"{score:.1f}") for name, usd, score in points),
+    )
+
+
+def _losses(runs: Sequence[AffordableRun]) -> Chart:
+    """Loss by the laws over the tokens of each size, with the least and the most of the laws."""
+    x = log_axis("x", "billions of tokens to train on, log scale", over=[run.tokens / 1e9 for run in runs], room=1.6)
+    y = axis("y", "loss by the laws, nats/token (down is better)", scale={"zero": False, "padding": 24})
+    spread = {"data": records(("x", "y", "high"), [(run.tokens / 1e9, run.loss_low, run.loss_high) for run in runs]),
+              "mark": {"type": "rule", "opacity": 0.4},
+              "encoding": {"x": x, "y": y, "y2": {"field": "high"}}}  # fmt: skip
+    return Chart(
+        "buys",
+        "Sizes for the same money",
+        "Each point is a size of model with the tokens that the budget trains it on; lines go from the least to the "
+        "most loss of the published laws, the compute-optimal size is ringed.",
+        body=named_points(x, y, [(_size(run.parameters), run.tokens / 1e9, run.loss) for run in runs], spread),
+        columns=("parameters", "tokens", "loss", "of the laws"),
+        rows=tuple(
+            (_size(run.parameters), _size(run.tokens), f"{run.loss:.2f}", f"{run.loss_low:.2f}-{run.loss_high:.2f}")
+            for run in runs
+        ),
+    )
+
+
+PAGE: Final = WholePage(document=_document, opened=_opened, charts=_charts)

@@ -307,23 +307,27 @@ def largest_affordable(request: Budget, *, additions: Additions, today: date) ->
     assert request.model is not None
     serve, options = _price_service(request, request.model, additions=additions, today=today)
     budget = request.usd_per_h or 0.0
+    priced: dict[float, float] = {}
 
-    def anybody(rate: float) -> ServeOption | None:
-        return _sure(options(replace(serve, rate_per_s=rate)))
-
-    def seller(rate: float) -> ServeOption | None:
+    def within(rate: float, *, stated: bool) -> ServeOption | None:
         # Options at prices of sellers stand first: where the first has none, nothing at such a price is affordable.
-        option = anybody(rate)
-        return option if option is not None and option.bill.trust == "primary" else None
+        option = _sure(options(replace(serve, rate_per_s=rate)))
+        if option is None or (stated and option.bill.trust != "primary"):
+            return None
+        priced[rate] = option.usd_per_month
+        return option
 
     with kept_replicas(KEPT):
-        found = largest_rate(seller, budget) or largest_rate(anybody, budget)
+        found = largest_rate(partial(within, stated=True), budget) or largest_rate(
+            partial(within, stated=False), budget
+        )
         if found is None:
             return ()
         option, rate, beyond = found
         more = options(replace(serve, rate_per_s=beyond, budget_usd_per_h=None))
     sure = next((one.usd_per_month for one in more if one.sure), None)
-    return (_affordable(serve, option, rate=rate, beyond=beyond, costs=sure),)
+    found_one = _affordable(serve, option, rate=rate, beyond=beyond, costs=sure)
+    return (replace(found_one, priced=tuple(sorted(priced.items()))),)
 
 
 def best_models(request: Budget, *, additions: Additions, today: date) -> tuple[tuple[Affordable, ...], int]:

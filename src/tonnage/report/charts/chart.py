@@ -104,6 +104,56 @@ def layer_charts(data: dict[str, Any], *layers: dict[str, Any]) -> dict[str, Any
     return {"data": data, "layer": list(layers)}
 
 
+LIMIT: Final = "#c2410c"
+"""Colour of limits and of nothing else, readable on either ground."""
+
+
+def named_points(
+    x: dict[str, Any], y: dict[str, Any], points: Sequence[tuple[str, float, float]], *under: dict[str, Any]
+) -> dict[str, Any]:
+    """
+    Points (fields x and y) with their names over other layers; the first is ringed.
+
+    Names stand above their points, every second one and a single one below.
+    """
+    ordered = sorted(points, key=lambda point: point[1:])
+    named = [point for point in ordered if point[0]]
+    values = [
+        (*point, point is points[0], point in named and (len(named) == 1 or bool(named.index(point) % 2)))
+        for point in ordered
+    ]
+    at = {"x": x, "y": y}
+    names: list[dict[str, Any]] = [
+        {"transform": [{"filter": f"{'' if below else '!'}datum.below"}], "mark": {"type": "text", "dy": away},
+         "encoding": {**at, "text": {"field": "name"}}}
+        for below, away in ((False, -14), (True, 21))
+        if any(value[-1] is below for value in values)  # an axis over no values has no extent
+    ]  # fmt: skip
+    return layer_charts(
+        records(("name", "x", "y", "first", "below"), values),
+        *under,
+        {"mark": {"type": "point", "filled": True, "size": 70, "tooltip": {"content": "data"}}, "encoding": at},
+        {"transform": [{"filter": "datum.first"}], "mark": {"type": "point", "size": 260, "strokeWidth": 2},
+         "encoding": at},
+        *names,
+    )  # fmt: skip
+
+
+def limit_line(channel: str, value: float, says: str) -> dict[str, Any]:
+    """A dashed line across the plot where a channel has a value, with its name at its end."""
+    end: dict[str, Any] = {"align": "left", "dx": 5, "dy": -7, "x": 0} if channel == "y" else {
+        "align": "left", "dx": 5, "y": 8}  # fmt: skip
+    return {
+        "data": {"values": [{channel: value, "says": says}]},
+        "layer": [
+            {"mark": {"type": "rule", "strokeDash": [5, 4], "strokeWidth": 1.5, "color": LIMIT}},
+            {"mark": {"type": "text", "color": LIMIT, "fontWeight": "bold", **end},
+             "encoding": {"text": {"field": "says"}}},
+        ],
+        "encoding": {channel: {"field": channel, "type": "quantitative"}},
+    }  # fmt: skip
+
+
 def specification(chart: Chart, *, theme: str = "light") -> dict[str, Any]:
     """
     The whole Vega-Lite document.

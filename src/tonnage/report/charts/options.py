@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from tonnage.domain.answer import Quantity
-from tonnage.report.charts.chart import Chart, axis, log_axis, records
+from tonnage.report.charts.chart import LIMIT, Chart, axis, log_axis, records
 
 MOST_POINTS: Final = 60
 MOST_LABELS: Final = 4
@@ -29,8 +29,6 @@ APART: Final = (0.34, 0.11)
 SPAN: Final = "#3d8f99"
 LOW: Final = 0.2
 """Points lower than this have the chosen one's name above them. [-]"""
-LIMIT: Final = "#c2410c"
-"""Colour of limits and of nothing else, readable on either ground."""
 ROOM: Final = 1.25
 """Right end of the axis over the limit: what exceeds it by more tells nothing that decides. [-]"""
 WHOLE_USD: Final = 1000.0
