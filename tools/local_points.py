@@ -149,9 +149,17 @@ def _vendor(row: dict[str, str]) -> str:
     return catalog.accelerator(row["device"]).vendor if row["device"] else "processors"
 
 
+def alone() -> list[tuple[str, str, float]]:
+    """Vendor, part and ln(predicted / published) of every point of one request on one device or a processor."""
+    return whole_points() + [
+        (_vendor(row), f"{row['device'] or row['host']:18} {row['id']}", error)
+        for row, _, error in errors()
+        if not _kind(row).startswith("partly")
+    ]
+
+
 def main() -> None:
     """Print every point and the median error of each kind."""
-    points = whole_points()
     for prompt, title in ((False, "decode"), (True, "prompt")):
         found = errors(prompt=prompt)
         column = "prompt_per_s" if prompt else "decode_per_s"
@@ -165,12 +173,7 @@ def main() -> None:
             mine = [abs(math.expm1(error)) for row, _, error in found if _kind(row) == kind]
             print(f"    {kind:34} {len(mine):4d}   {median(mine):4.0%}   {max(mine):4.0%}")
         print()
-        if not prompt:
-            points += [
-                (_vendor(row), f"{row['device'] or row['host']:18} {row['id']}", error)
-                for row, _, error in found
-                if not _kind(row).startswith("partly")
-            ]
+    points = alone()
     print("one request, all on one device, llama.cpp and MLX, with those above: points, median error, worst, by vendor")
     for vendor in [*sorted({vendor for vendor, _, _ in points}), ""]:
         misses = [abs(math.expm1(error)) for one, _, error in points if vendor in {"", one}]

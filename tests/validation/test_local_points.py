@@ -5,7 +5,7 @@ import math
 from statistics import fmean, linear_regression, median
 
 import pytest
-from tools.local_points import POINTS, errors
+from tools.local_points import POINTS, alone, errors
 
 
 @pytest.mark.measured
@@ -22,6 +22,19 @@ def test_each_kind_of_point_is_met_within_what_the_page_states() -> None:
         misses = [abs(math.expm1(error)) for row, _, error in found[False] if chosen(row)]
         assert len(misses) >= 20, kind
         assert median(misses) < most, kind
+
+
+@pytest.mark.measured
+def test_pages_count_the_points_that_the_tool_counts() -> None:
+    points = alone()
+    parts = {what.split()[0] for _, what, _ in points}
+    middle = median(abs(math.expm1(error)) for _, _, error in points)
+    pages = {name: (POINTS.parents[1] / "docs/how-to" / name).read_text("utf-8") for name in ("my-machine.md", "own-and-budget.md")}
+    assert (
+        f"{len(points)} points of {len(parts)} parts: median {middle:.0%}".replace("%", " %") in pages["my-machine.md"]
+    )
+    told = f"{len(points)} published points"
+    assert told in pages["own-and-budget.md"] and f"of {len(parts)} parts below" in pages["own-and-budget.md"]
 
 
 @pytest.mark.measured
