@@ -11,8 +11,15 @@ OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+((?!decisions/)[^)#]+)\)")
 """A link to a file of the repository that is no page of the site."""
 
 
+WEIGHTS = {"glossary.md": 8, "log/": 0.1}
+"""How pages weigh in the site's search: what a word means comes first, the log of findings last."""
+
+
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Fill the place of the table, on the page that has one; name the files that lie outside of the site."""
+    for begins, weight in WEIGHTS.items():
+        if page.file.src_uri.startswith(begins):
+            page.meta["search"] = {"boost": weight}
     inside = page.file.src_uri.count("/")
     told = OUTSIDE.sub(lambda link: named(link, inside), markdown)
     return told.replace(MARK, paths()) if MARK in told else told

@@ -1,5 +1,6 @@
 """The site of documents builds without a warning, asks no other host, and its references name what there is."""
 
+import json
 import re
 import subprocess
 import sys
@@ -49,6 +50,14 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
         for found in LOADED.finditer(page.read_text(encoding="utf-8")):
             address = found[1] or found[2]
             assert not re.match(r"(https?:)?//", address), f"{page.relative_to(site)} loads {address}"
+
+
+@pytest.mark.parametrize("word", ["goodput", "TP", "QLoRA", "break-even", "KV cache", "spot", "MFU"])
+def test_search_finds_a_word_in_a_title_of_the_glossary(site: Path, word: str) -> None:
+    """Titles weigh a thousand times as much as texts: the glossary's entry is among the first hits."""
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
+    titles = [one["title"] for one in index if one["location"].startswith("glossary/#")]
+    assert any(re.search(rf"\b{word}\b", title, re.IGNORECASE) for title in titles)
 
 
 def test_reference_names_every_command(site: Path) -> None:

@@ -29,7 +29,8 @@ def test_pages_count_the_points_that_the_tool_counts() -> None:
     points = alone()
     parts = {what.split()[0] for _, what, _ in points}
     middle = median(abs(math.expm1(error)) for _, _, error in points)
-    pages = {name: (POINTS.parents[1] / "docs/how-to" / name).read_text("utf-8") for name in ("my-machine.md", "own-and-budget.md")}
+    folder = POINTS.parents[1] / "docs" / "how-to"
+    pages = {name: (folder / name).read_text("utf-8") for name in ("my-machine.md", "own-and-budget.md")}
     assert (
         f"{len(points)} points of {len(parts)} parts: median {middle:.0%}".replace("%", " %") in pages["my-machine.md"]
     )
