@@ -12,7 +12,6 @@ from tests.command import told
 
 import tonnage
 from tonnage.errors import BadRequest
-from tonnage.questions.answers import charts_of
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 LENGTHS = """\
@@ -45,7 +44,7 @@ def test_a_small_batch_limit_is_found_and_its_money_is_what_the_simulator_says()
     assert action.state.replicas < found.today.replicas
     load = {"rate": 10, "prompt_tokens": 1024, "output_tokens": 256, "ttft": 1.0, "tpot": 0.03}
     where = {"accelerator": "H100", "engine": "vllm", "precision": "fp8", "provider": "lambda", "confidence": "50%"}
-    (chart,) = charts_of(found)
+    (chart,) = tonnage.charts(found)
     shown = {one["name"]: one["y"] for one in chart.body["data"]["values"]}
     assert shown["today"] == found.today.usd_per_month and shown["batch limit"] == action.state.usd_per_month
     plan = tonnage.plan_serve(MODEL, **load, **where)

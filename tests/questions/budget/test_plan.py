@@ -9,7 +9,6 @@ import pytest
 
 import tonnage
 from tonnage.errors import TonnageError
-from tonnage.questions.answers import charts_of
 
 TOLERANCE = 0.02
 """Between the largest rate that was found to be paid and the next."""
@@ -26,7 +25,7 @@ def bought(amount: str) -> Any:
 def test_the_picture_shows_what_the_search_priced_and_the_budget() -> None:
     plan = bought("$3,000/month")
     best = plan.models[0]
-    (chart,) = charts_of(plan)
+    (chart,) = tonnage.charts(plan)
     rates, costs = zip(*best.priced, strict=True)
     assert best.rate_per_s == max(rates) and max(costs) <= 3000 and list(costs) == sorted(costs)
     points = [(one["x"], one["y"]) for one in chart.body["data"]["values"]]
@@ -38,7 +37,7 @@ def test_the_picture_shows_what_the_search_priced_and_the_budget() -> None:
 
 def test_sizes_for_a_sum_are_a_picture_too() -> None:
     plan = tonnage.plan_budget("$20,000", accelerator="H100", deadline="30 days")
-    (chart,) = charts_of(plan)
+    (chart,) = tonnage.charts(plan)
     told = [(one["x"], one["y"]) for one in chart.body["data"]["values"]]
     assert told == sorted((run.tokens / 1e9, run.loss) for run in plan.runs)
 

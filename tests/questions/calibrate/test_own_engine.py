@@ -66,7 +66,7 @@ def test_first_tokens_and_rates_of_a_processor_are_near_before_and_after_one_loa
 
 def test_one_load_of_a_sweep_worsens_no_model_and_three_teach_the_others() -> None:
     """
-    The table of docs/how-to/few-points.md, by both engines.
+    The table of docs/calibration.md, by both engines.
 
     Of the four loads that six leave, prompts come between most tokens: they repeat themselves by a third at best.
     """

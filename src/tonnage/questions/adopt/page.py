@@ -204,14 +204,14 @@ def advice_charts(answer: Advice) -> tuple[Chart | None, ...]:
                  room=1.6)  # fmt: skip
     y = axis("y", "USD/month (down is cheaper)", scale={"domainMin": 0})
     points = [(name, time, state.usd_per_month) for (name, state), time in zip(states, times, strict=True)]
-    under = (limit_line("x", 1e3 * seen, f"seen today, mean: {show(seen, 's')}"),) if seen else ()
+    under = (limit_line("x", 1e3 * seen, says=f"seen today, mean: {show(seen, 's')}"),) if seen else ()
     return (
         Chart(
             "changes",
             f"Cost of each change against its {metric.title}",
             "Each point is a change by what it costs a month and by its predicted latency; what runs today is ringed, "
             "the dashed line is the mean that was seen.",
-            body=named_points(x, y, points, *under),
+            body=named_points(x, y, points=points, under=under),
             columns=("change", f"{metric.title} [ms]", "USD/month"),
             rows=tuple((name, f"{time:,.3g}", f"{usd:,.0f}") for name, time, usd in points),
         ),

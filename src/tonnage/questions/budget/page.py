@@ -250,7 +250,7 @@ def _charts(plan: BudgetPlan) -> tuple[Chart | None, ...]:
 
 def _budget_line(plan: BudgetPlan, channel: str) -> tuple[dict[str, Any], ...]:
     usd = (plan.request.usd_per_h or 0.0) * HOURS_PER_MONTH
-    return (limit_line(channel, usd, f"budget {money(usd)}"),) if usd else ()
+    return (limit_line(channel, usd, says=f"budget {money(usd)}"),) if usd else ()
 
 
 def _rates(plan: BudgetPlan, best: Affordable) -> Chart:
@@ -271,7 +271,7 @@ def _rates(plan: BudgetPlan, best: Affordable) -> Chart:
         "Cost against the rate",
         "Each point is a rate that the search priced, at the cheapest option within the objectives; the largest within "
         "the budget is ringed.",
-        body=named_points(x, y, points, steps, *_budget_line(plan, "y")),
+        body=named_points(x, y, points=points, under=(steps, *_budget_line(plan, "y"))),
         columns=("req/s", "USD/month"),
         rows=tuple((show(rate, "count"), f"{usd:,.0f}") for rate, usd in sorted(path)),
     )
@@ -285,7 +285,7 @@ def _bought(points: Sequence[tuple[str, float, float]], title: str, *, plan: Bud
         "buys",
         "Quality against cost",
         "Each point is a model that carries the rate within the budget; the best by published score is ringed.",
-        body=named_points(x, y, points, *_budget_line(plan, "x")),
+        body=named_points(x, y, points=points, under=_budget_line(plan, "x")),
         columns=("model", "USD/month", plan.benchmark),
         rows=tuple((name, f"{usd:,.0f}", f"{score:.1f}") for name, usd, score in points),
     )
@@ -303,7 +303,9 @@ def _losses(runs: Sequence[AffordableRun]) -> Chart:
         "Sizes for the same money",
         "Each point is a size of model with the tokens that the budget trains it on; lines go from the least to the "
         "most loss of the published laws, the compute-optimal size is ringed.",
-        body=named_points(x, y, [(_size(run.parameters), run.tokens / 1e9, run.loss) for run in runs], spread),
+        body=named_points(
+            x, y, points=[(_size(run.parameters), run.tokens / 1e9, run.loss) for run in runs], under=(spread,)
+        ),
         columns=("parameters", "tokens", "loss", "of the laws"),
         rows=tuple(
             (_size(run.parameters), _size(run.tokens), f"{run.loss:.2f}", f"{run.loss_low:.2f}-{run.loss_high:.2f}")

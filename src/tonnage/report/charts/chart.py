@@ -109,7 +109,11 @@ LIMIT: Final = "#c2410c"
 
 
 def named_points(
-    x: dict[str, Any], y: dict[str, Any], points: Sequence[tuple[str, float, float]], *under: dict[str, Any]
+    x: dict[str, Any],
+    y: dict[str, Any],
+    *,
+    points: Sequence[tuple[str, float, float]],
+    under: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """
     Points (fields x and y) with their names over other layers; the first is ringed.
@@ -139,7 +143,7 @@ def named_points(
     )  # fmt: skip
 
 
-def limit_line(channel: str, value: float, says: str) -> dict[str, Any]:
+def limit_line(channel: str, value: float, *, says: str) -> dict[str, Any]:
     """A dashed line across the plot where a channel has a value, with its name at its end."""
     end: dict[str, Any] = {"align": "left", "dx": 5, "dy": -7, "x": 0} if channel == "y" else {
         "align": "left", "dx": 5, "y": 8}  # fmt: skip
