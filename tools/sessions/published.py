@@ -1,7 +1,7 @@
 """
 Published hit rates and savings of prefix caches beside ours.
 
-    python -m tools.sessions.published [FOLDER_OF_TRACES]            prints the table of docs/how-to/sessions.md
+    python -m tools.sessions.published [FOLDER_OF_TRACES]            prints the table of docs/prefix-caches.md
     python -m tools.sessions.published FOLDER_OF_TRACES --write      rewrites it there
 
 Rows of Mooncake's two traces need the folder. Nothing is fitted on these rows, except where a row says so. GPUStack's
@@ -40,7 +40,7 @@ from tonnage_accuracy.tables import read_table
 
 ROOT = Path(__file__).parents[2]
 ROWS: Final = ROOT / "measurements" / "published_reuse.csv"
-PAGE: Final = ROOT / "docs" / "how-to" / "sessions.md"
+PAGE: Final = ROOT / "docs" / "prefix-caches.md"
 BEGIN: Final = "<!-- published hits and savings: begin -->"
 END: Final = "<!-- published hits and savings: end -->"
 CONVERSATIONS: Final = 10.0
@@ -156,7 +156,7 @@ def of_example() -> str:
     )
     found = [predict(one) for one in (case, replace(case, sessions=fields))]
     full, kept = (one.ttft_s.mean for one in found if isinstance(one, ServeResult) and one.ttft_s is not None)
-    return f"{full / kept:.1f} times less TTFT ({full:.2f} to {kept:.2f} s) in the case of `predict` above"
+    return f"{full / kept:.1f} times less TTFT ({full:.2f} to {kept:.2f} s) in the `predict` case of that page"
 
 
 OURS: Final[dict[str, Callable[[], str]]] = {
