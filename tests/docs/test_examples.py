@@ -99,7 +99,9 @@ def replayed(block: str, *, bench: Path) -> str:
     """The block with each command's output as it is now."""
     commands = [line[2:] for line in block.splitlines() if line.startswith("$ ")]
     shown = ((command, run(command, bench=bench)) for command in commands)
-    return "".join(f"$ {command}\n{output}\n" if output else f"$ {command}\n" for command, output in shown)
+    told = [(command, output) for command, output in shown]
+    assert all(output or "tonnage" not in command or ">" in command for command, output in told), "a command is silent"
+    return "".join(f"$ {command}\n{output}\n" if output else f"$ {command}\n" for command, output in told)
 
 
 @pytest.mark.parametrize("name", [name for name in documents() if blocks(name, "console")])

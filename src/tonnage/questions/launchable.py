@@ -71,8 +71,8 @@ def launchable_option(
     """
     if not isinstance(plan, ServePlan | TrainPlan | BatchPlan | RlPlan):
         raise BadRequest(
-            "only plans to serve, train, fine-tune, rl or answer a batch can be exported; export the halves of others "
-            "apart"
+            "only plans to serve, train, fine-tune, rl or answer a batch can be exported; ask for what another answer "
+            "names (a budget's command, each half of a lifecycle) with -o, and export that"
         )
     if not plan.options:
         raise BadRequest("the plan has no option: it is infeasible, and its sentence says what stands in the way")

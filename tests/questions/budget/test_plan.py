@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from functools import cache
 from typing import Any
 
@@ -133,3 +135,15 @@ def test_more_money_trains_better_and_less_data_a_larger_model() -> None:
 def test_what_is_wrong_is_said_in_a_sentence(fields: dict[str, str], said: str) -> None:
     with pytest.raises(TonnageError, match=said):
         tonnage.plan_budget(**{"amount": None, **fields})
+
+
+def test_the_command_that_simulates_asks_the_same_question() -> None:
+    from tests.command import told
+
+    asked = ["plan", "budget", "$3,000/month", LLAMA, "--traffic", "chat", "--ttft", "1 s", "--tpot", "50 ms"]
+    screen = " ".join(told(*asked, "--accelerator", "L40S, H100").output.split())
+    command = shlex.split(screen.partition("this simulates it: `")[2].partition("`")[0])
+    plan = json.loads(told(*command[1:], "--quick", "--json").output)
+    best = bought("$3,000/month").models[0]
+    assert plan["request"]["lengths"]["profile"] == "chat" and plan["request"]["slo"] == {"ttft_s": 1.0, "tpot_s": 0.05}
+    assert plan["options"][0]["usd_per_month"] == pytest.approx(best.usd_per_month)

@@ -30,6 +30,7 @@ from tonnage.questions.adopt.question import ADOPTION_SCHEMA, Adopt, Adoption, R
 from tonnage.questions.serve import narrative
 from tonnage.questions.serve.option import Candidate, add_costs, bills_of, option_of
 from tonnage.questions.serve.plan import outcome_of, plan_serve
+from tonnage.questions.serve.question import command_of
 from tonnage.units import show
 
 USUAL_OBJECTIVES: Final = Slo(ttft_s=1.0, tpot_s=0.05)
@@ -143,7 +144,7 @@ def served_today(request: Adopt, running: Running, *, accelerator: str, addition
         findings=tuple(findings),
         feasible=carries,
         serve=ServeSides(current=current, better=better, nearby=nearby),
-        command=_command(serve),
+        command=command_of(replace(serve, filters=Filters(), precisions=())),
     )
 
 
@@ -384,17 +385,3 @@ def _better(
 def _stated_context(stated: int | None, model: Model) -> int | None:
     """The context that the file sets for its server, as far as the model was made for it. [tokens]"""
     return stated if stated is None or model.max_context is None else min(stated, model.max_context)
-
-
-def _command(serve: Serve) -> str:
-    """The command that asks for the better plan with every simulation."""
-    lengths, slo = serve.lengths, serve.slo
-    words = ["tonnage", "plan", "serve", serve.model, "--rate", show(serve.rate_per_s or 1.0, "1/s").replace(" ", "")]
-    words += ["--prompt-tokens", f"{lengths.prompt_tokens:.0f}", "--output-tokens", f"{lengths.output_tokens:.0f}"]
-    words += ["--context", str(serve.max_context)] if serve.max_context else []
-    for name, limit in (("--ttft", slo.ttft_s), ("--tpot", slo.tpot_s), ("--e2e", slo.e2e_s)):
-        words += [name, show(limit, "s")] if limit else []
-    if serve.adapters.adapters is not None:
-        words += ["--adapters", str(serve.adapters.adapters), "--adapter-rank", str(serve.adapters.adapter_rank)]
-    words += ["--engine", *serve.engines]
-    return shlex.join(words)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from tonnage.catalog import accelerators_text, model_name, parts_name
 from tonnage.domain.plan import option_at_rank
@@ -12,6 +15,7 @@ from tonnage.domain.requests.common import Slo
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.questions.budget.question import Affordable, AffordableRun, BudgetPlan
 from tonnage.questions.serve.page import chance_name, latency_meters, serve_question
+from tonnage.questions.serve.question import command_of
 from tonnage.report.charts.chart import Chart, axis, limit_line, log_axis, named_points, records
 from tonnage.report.document import (
     UNKNOWN,
@@ -100,8 +104,11 @@ def _serving(plan: BudgetPlan, models: Sequence[Affordable], *, screen: Screen) 
     ends = best.next_rate_per_s
     beyond = f"{money(best.next_usd_per_month)}/month" if best.next_usd_per_month else "more than the budget"
     step = f"From {show(ends, 'count', digits=4)} req/s on it costs {beyond}." if ends and request.model else ""
-    load = float(f"{best.rate_per_s:.3g}")
-    simulate = f"By averages; this simulates it: `tonnage plan serve {best.model} --rate {load:.15g}/s`"
+    # What was found holds at the rate as it is written, too: fewer digits would round it up.
+    load = math.floor(best.rate_per_s * 1e3) / 1e3
+    assert request.serve is not None, "a service was asked for"
+    command = command_of(replace(request.serve, model=best.model, rate_per_s=load))
+    simulate = f"By averages; this simulates it: `{command}`"
     return screen(
         answer=Headline(
             f"{rate} of {of}",

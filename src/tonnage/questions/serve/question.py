@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from tonnage.domain.requests.groups import AdapterFields, SessionFields, pixels_
 from tonnage.domain.requests.serve import Serve
 from tonnage.errors import BadRequest
 from tonnage.questions.question import LENGTHS, QUICKER, Form, Question
+from tonnage.units import show
 
 SECONDS_BETWEEN_REQUESTS: Final = 60.0
 """Of one active user, when the request does not say. Assumed, and said so in the plan. [s]"""
@@ -230,3 +232,23 @@ QUESTIONS = (
         ),
     ),
 )
+
+
+def command_of(serve: Serve) -> str:
+    """The command that asks for a service: its load, lengths and objectives, and what it may run on."""
+    lengths, slo, filters = serve.lengths, serve.slo, serve.filters
+    words = ["tonnage", "plan", "serve", serve.model, "--rate", f"{serve.rate_per_s or 1.0:.6g}/s"]
+    means = ["--prompt-tokens", f"{lengths.prompt_tokens:.0f}", "--output-tokens", f"{lengths.output_tokens:.0f}"]
+    words += ["--traffic", lengths.profile] if lengths.profile else means
+    words += ["--context", str(serve.max_context)] if serve.max_context else []
+    for name, limit in (("--ttft", slo.ttft_s), ("--tpot", slo.tpot_s), ("--e2e", slo.e2e_s)):
+        words += [name, show(limit, "s")] if limit else []
+    if serve.adapters.adapters is not None:
+        words += ["--adapters", str(serve.adapters.adapters), "--adapter-rank", str(serve.adapters.adapter_rank)]
+    for name, values in (
+        ("--engine", serve.engines), ("--precision", serve.precisions), ("--accelerator", filters.accelerators),
+        ("--provider", filters.providers),
+    ):  # fmt: skip
+        words += [name, ",".join(values)] if values else []
+    words += ["--eu"] if filters.eu else []
+    return shlex.join(words)
