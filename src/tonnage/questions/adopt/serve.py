@@ -348,7 +348,8 @@ def _site(request: Adopt, running: Running, accelerator: str, additions: Additio
                 f"the catalogue has no offer of {part_name(accelerator)} with {what}: the cheapest stands for it"
             )
     if not (wanted or machine.instance_type):
-        assumed.append(f"rented at the cheapest offer of {part_name(accelerator)} (--provider states yours)")
+        part = part_name(accelerator)
+        assumed.append(f"rented at the cheapest offer of {part} that holds a replica (--provider states yours)")
     return replace(site, offers=offers)
 
 
