@@ -66,6 +66,18 @@ def test_own_lengths_are_planned_as_set_or_asked_for(client: Any) -> None:
     assert re.search(r'value="own" checked><b>Own</b>', reply.text)
 
 
+def test_what_a_budget_buys_leads_to_its_service(client: Any) -> None:
+    asked = {"amount": "$3,000/month", "model": MODEL, "traffic": "chat", "ttft": "1 s", "accelerator": "L40S"}
+    page = client.get("/plan/budget", params=asked, headers=HTML).text
+    (link,) = re.findall(r'href="([^"]*)">Simulate and start it</a>', page)
+    (month,) = re.findall(r'class="price">.*?<b>(\$[\d,]*)/month', page)
+    service = client.get(f"{link.replace('&amp;', '&')}&quick=true", headers=HTML).text
+    assert "Start it</a>" in service and "p95 TTFT &lt;= 1 s" in service
+    bought, costs = (float(text.strip("$").replace(",", "")) for text in (
+        month, re.findall(r"<small>(\$[\d,]*)/month", service)[0]))  # fmt: skip
+    assert costs == pytest.approx(bought, rel=0.01)
+
+
 def test_what_people_write_is_text_and_nothing_else(client: Any) -> None:
     reply = client.get("/fit", params={"model": "<script>alert(1)</script>"}, headers=HTML)
     assert reply.status_code == 400 and "<script>alert" not in reply.text

@@ -24,6 +24,7 @@ from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import NO_SIMULATOR
 from tonnage.export import Offered, Written
 from tonnage.questions.answers import choosable, explains, explanation_of
+from tonnage.questions.budget.question import BudgetPlan
 from tonnage.questions.check.page import values_text
 from tonnage.questions.question import LENGTHS
 from tonnage.record import Record
@@ -138,7 +139,17 @@ def question_page(
         simulated=f"/{question.path}?{urlencode({k: v for k, v in given.items() if k != question.at_first})}",
         opens=isinstance(answer, ServePlan | TrainPlan) and bool(answer.options),
         starts=isinstance(answer, ServePlan) and bool(answer.options),
+        serves=_served(answer, given),
     )  # fmt: skip
+
+
+def _served(answer: Any, given: Mapping[str, str]) -> str:
+    """The address that plans, simulates and starts the service that a budget buys; empty for other answers."""
+    if not isinstance(answer, BudgetPlan) or not answer.models:
+        return ""
+    kept = {name: text for name, text in given.items() if name not in ("amount", "purpose")}
+    best = answer.models[0]
+    return f"/plan/serve?{urlencode({**kept, 'model': best.model, 'rate': f'{best.written_rate_per_s:g}/s'})}"
 
 
 def _asking(

@@ -170,7 +170,7 @@ def chart(_: Settings, *, kept: Kept, name: str, option: int, theme: str, form: 
     found = next((found for found in charts_of(answer, rank=option) if found.name == name), None)
     if found is None:
         return None
-    width, _, theme = theme.rpartition("-")
+    width, _dash, theme = theme.rpartition("-")
     found = msgspec.structs.replace(found, title="")  # which stands above it on the page
     return (
         msgspec.json.encode(specification(found, theme=theme))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
@@ -104,10 +103,8 @@ def _serving(plan: BudgetPlan, models: Sequence[Affordable], *, screen: Screen) 
     ends = best.next_rate_per_s
     beyond = f"{money(best.next_usd_per_month)}/month" if best.next_usd_per_month else "more than the budget"
     step = f"From {show(ends, 'count', digits=4)} req/s on it costs {beyond}." if ends and request.model else ""
-    # What was found holds at the rate as it is written, too: fewer digits would round it up.
-    load = math.floor(best.rate_per_s * 1e3) / 1e3
     assert request.serve is not None, "a service was asked for"
-    command = command_of(replace(request.serve, model=best.model, rate_per_s=load))
+    command = command_of(replace(request.serve, model=best.model, rate_per_s=best.written_rate_per_s))
     simulate = f"By averages; this simulates it: `{command}`"
     return screen(
         answer=Headline(

@@ -6,6 +6,7 @@ What so much money buys: request, answer, how it is read from what people write,
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
@@ -81,6 +82,12 @@ class Affordable(SparseRecord, kw_only=True):
     """What that rate costs; absent = nothing serves it. [USD/month]"""
     priced: tuple[tuple[float, float], ...] = ()
     """Rates within the budget that the search priced, and what each costs. [1/s, USD/month]"""
+
+    @property
+    def written_rate_per_s(self) -> float:
+        """The rate in four digits, rounded down: what was found holds at it. [1/s]"""
+        digit = 10.0 ** (math.floor(math.log10(self.rate_per_s)) - 3)
+        return math.floor(self.rate_per_s / digit + 1e-9) * digit
 
 
 class LossLaw(Record, kw_only=True):

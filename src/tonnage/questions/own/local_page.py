@@ -133,7 +133,7 @@ def _rest(answer: LocalAnswer, count: int, top: int) -> str:
     lacking = len(answer.infeasible)
     if lacking:
         said.append(f"{lacking} {'does' if lacking == 1 else 'do'} not fit")
-    said.append("assumptions and the rest: --why")
     if not answer.all_rows and len(answer.rows) > 1:
-        said.append("every format: --all")
+        said += ["start another: --model NAME", "every format: --all"]
+    said.append("the rest: --why")
     return "; ".join(said) + "."

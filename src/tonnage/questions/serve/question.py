@@ -245,10 +245,14 @@ def command_of(serve: Serve) -> str:
         words += [name, show(limit, "s")] if limit else []
     if serve.adapters.adapters is not None:
         words += ["--adapters", str(serve.adapters.adapters), "--adapter-rank", str(serve.adapters.adapter_rank)]
-    for name, values in (
-        ("--engine", serve.engines), ("--precision", serve.precisions), ("--accelerator", filters.accelerators),
-        ("--provider", filters.providers),
-    ):  # fmt: skip
-        words += [name, ",".join(values)] if values else []
+    parts = tuple(map(catalog.part_name, filters.accelerators))
+    named = {
+        "engine": serve.engines,
+        "precision": serve.precisions,
+        "accelerator": parts,
+        "provider": filters.providers,
+    }
+    for name, values in named.items():
+        words += [f"--{name}", ",".join(values)] if values else []
     words += ["--eu"] if filters.eu else []
     return shlex.join(words)
