@@ -78,6 +78,15 @@ def test_what_a_budget_buys_leads_to_its_service(client: Any) -> None:
     assert costs == pytest.approx(bought, rel=0.01)
 
 
+def test_what_should_run_instead_leads_to_its_service(client: Any) -> None:
+    asked = {"file": f"vllm serve {MODEL} --max-model-len 16384", "accelerator": "H100", "rate": "2/s",
+             "provider": "lambda"}  # fmt: skip
+    page = client.get("/adopt", params=asked, headers=HTML).text
+    (link,) = re.findall(r'href="([^"]*)">Simulate and start it</a>', page)
+    service = client.get(f"{link.replace('&amp;', '&')}&quick=true&accelerator=H100", headers=HTML)
+    assert service.status_code == 200 and "Start it</a>" in service.text and "context=16384" in link
+
+
 def test_what_people_write_is_text_and_nothing_else(client: Any) -> None:
     reply = client.get("/fit", params={"model": "<script>alert(1)</script>"}, headers=HTML)
     assert reply.status_code == 400 and "<script>alert" not in reply.text

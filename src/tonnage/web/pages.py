@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -23,6 +24,7 @@ from tonnage.domain.published import Near
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import NO_SIMULATOR
 from tonnage.export import Offered, Written
+from tonnage.questions.adopt.question import Adoption
 from tonnage.questions.answers import choosable, explains, explanation_of
 from tonnage.questions.budget.question import BudgetPlan
 from tonnage.questions.check.page import values_text
@@ -144,7 +146,11 @@ def question_page(
 
 
 def _served(answer: Any, given: Mapping[str, str]) -> str:
-    """The address that plans, simulates and starts the service that a budget buys; empty for other answers."""
+    """The address that plans, simulates and starts what a budget buys or should run instead; empty for others."""
+    if isinstance(answer, Adoption) and answer.serve is not None and answer.serve.better is not None:
+        words = shlex.split(answer.command)[3:]
+        fields = {name.lstrip("-").replace("-", "_"): text for name, text in zip(words[1::2], words[2::2], strict=True)}
+        return f"/plan/serve?{urlencode({'model': words[0], **fields})}"
     if not isinstance(answer, BudgetPlan) or not answer.models:
         return ""
     kept = {name: text for name, text in given.items() if name not in ("amount", "purpose")}
