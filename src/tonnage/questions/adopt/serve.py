@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from datetime import date
 from functools import partial
 from typing import Any, Final, NamedTuple
