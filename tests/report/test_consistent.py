@@ -34,6 +34,14 @@ def test_answers_drawn_at_random_contradict_themselves_nowhere() -> None:
     ]
 
 
+def test_what_was_found_once_stays_mended() -> None:
+    fields = {"model": "13B", "traffic": "rag", "quick": True, "accelerator": ["A6000"], "confidence": 0.6,
+              "rate": "3.0/s", "tpot": "20 ms"}  # fmt: skip
+    plan = answer("serve", fields, today=TODAY)
+    assert any(option.capacity.ttft_s.value > 100 for option in plan.options), "first tokens after minutes"
+    assert not said_of(plan) and not [*contradictions_between(plan, path="plan/serve", given=fields)]
+
+
 def test_a_page_that_says_something_else_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     fields = {"model": "8B", "traffic": "chat", "rate": "4/s", "ttft": "1 s", "tpot": "50 ms", "accelerator": ["L40S"],
               "quick": True}  # fmt: skip

@@ -179,7 +179,7 @@ def _latency(name: str, option: ServeOption) -> str:
     quantity: Quantity = getattr(option.capacity, name)
     factor, unit = (1.0, "s") if quantity.value >= 1 else (1e3, "ms")
     digits = 1 if factor == 1.0 else 0
-    value = f"{quantity.value * factor:.2g}" if factor == 1.0 else f"{quantity.value * factor:.0f}"
+    value = f"{quantity.value:.2g}" if 1.0 <= quantity.value < 99.5 else f"{quantity.value * factor:.0f}"
     if quantity.low is None or quantity.high is None:
         return f"{value} {unit}"
     return f"{value} ({quantity.low * factor:.{digits}f}-{quantity.high * factor:.{digits}f}) {unit}"
