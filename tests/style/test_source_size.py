@@ -91,8 +91,8 @@ MOST = {
     # 940 of both: pictures of what a budget buys, and of what each change of a service costs against its latency.
     # 240, 140 of the spine: the command that an answer names asks its own question, objectives and filters included,
     # and the page leads from a budget, or from what should run instead, to the service that it names.
-    "all": 532_790,
-    "spine": 252_650,
+    "all": 532_810,
+    "spine": 252_670,
 }
 LEFT_OUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,

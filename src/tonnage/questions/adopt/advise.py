@@ -356,10 +356,7 @@ def _newer(engine: Engine, upgrade: str) -> Engine:
 
 
 def _upgrade(newer: Engine, service: Service, now: State) -> Action:
-    """
-    What another release of the engine is expected to change, without the service's own calibration, and a canary that
-    tests it.
-    """
+    """What another release is expected to change, without the service's own calibration, and a canary that tests it."""
     made = service.made
     engine, version = made.configuration.engine, newer.version
     # A calibration holds host times of the release it was taken on, which the other release may have changed.
@@ -370,10 +367,11 @@ def _upgrade(newer: Engine, service: Service, now: State) -> Action:
     )
     if before is None or after is None:
         raise BadRequest(f"upgrade: what the file starts is predicted not to run on {engine.name}@{version}")
-    told = list[str]()
-    for field, (what, within) in RELEASES.items():
+    told, titles = list[str](), {metric.name: metric.title for metric in SPEEDS}
+    for field, within in RELEASES.items():
         moved = getattr(after, field) / getattr(before, field)
-        told.append(f"{what} {moved - 1.0:+.0%} ({moved / within - 1.0:+.0%} to {moved * within - 1.0:+.0%})")
+        ends = f"{moved / within - 1.0:+.0%} to {moved * within - 1.0:+.0%}"
+        told.append(f"{titles.get(field, 'most requests')} {moved - 1.0:+.0%} ({ends})")
     canary = f"one replica of {now.replicas} on {version}" if now.replicas > 1 else f"a second replica on {version}"
     return Action(
         name="upgrade",

@@ -238,7 +238,7 @@ class State(SparseRecord, kw_only=True):
     """The traffic on these replicas; absent where no simulator is installed, or for another accelerator."""
 
 
-RELEASES: Final = {"ttft_s": ("TTFT", 2.6), "tpot_s": ("TPOT", 1.33), "most_per_s": ("most requests", 1.31)}
+RELEASES: Final = {"ttft_s": 2.6, "tpot_s": 1.33, "most_per_s": 1.31}
 """
 What a release changes of a state, and the factor within which nine of ten measured changes lie of the predicted: 65, 67
 and 122 pairs of one configuration under two releases, predicted without their source (tools/calibration/shared.py).
