@@ -151,6 +151,7 @@ def test_little_money_is_written_out() -> None:
         ("12 mwh", "Wh", "'12 MWh'"),
         ("$120/mWh", "USD/kWh", "'.120/MWh'"),
         ("4 rps/h", "1/s", "not known"),
+        ("DDR4-3200", "bytes/s", "25.6 GB/s a channel; with two write '51.2 GB/s'"),
     ],
 )
 def test_what_two_readers_take_for_two_values_is_refused(text: str, dimension: str, told: str) -> None:

@@ -158,6 +158,9 @@ def read(text: str | float, dimension: str, *, field: str = "value") -> float:
     units = DIMENSIONS[dimension]
     _refuse_currency_or_date(text, dimension, field)
     match = _QUANTITY.match(str(text)[:_LONGEST]) if not isinstance(text, bool) else None
+    if dimension == "bytes/s" and (memory := re.fullmatch(r"(?i)\s*ddr\d-(\d{4,5})\s*", str(text)[:_LONGEST])):
+        channel = 8e-3 * int(memory[1])
+        raise UnitError(f"{field}: {echo(text)} is {channel:g} GB/s a channel; with two write '{2 * channel:g} GB/s'")
     if match is None or len(str(text)) > _LONGEST:
         raise UnitError(f"{field}: '{echo(text)}' is not a quantity; write for example '{_example(dimension)}'")
     sign, digits, unit = match.groups()

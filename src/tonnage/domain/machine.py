@@ -169,6 +169,8 @@ class LocalAnswer(Record, kw_only=True):
     """Every format, where that was asked for."""
     frontier: tuple[LocalRow, ...] = ()
     """Formats of the first model, the chosen one first: none has another that is as fine and as fast."""
+    behind_per_s: float | None = None
+    """Output of the first row with its whole context behind it; absent where that is hardly more. [tokens/s]"""
     infeasible: tuple[tuple[str, str], ...] = ()
     """Models that do not fit, and what they lack."""
     calibrations: tuple[CalibrationUse, ...] = ()

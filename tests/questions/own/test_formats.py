@@ -102,6 +102,18 @@ def test_a_command_sets_what_was_predicted(machine: str, model: str, context: in
         assert row.prompt_per_s.value == pytest.approx(2048 / plain.ttft_s.mean), row.format
 
 
+def test_a_long_context_says_what_output_is_behind_it() -> None:
+    answer = answered("local", "-a", "2 x RTX 3090", "--model", "Qwen/Qwen3-Coder-30B-A3B-Instruct", "--context", "32k")
+    rate, behind = answer["rows"][0]["decode_per_s"]["value"], answer["behind_per_s"]
+    assert 0.4 * rate < behind < 0.8 * rate
+    shown = told(
+        "local", "-a", "2 x RTX 3090", "--model", "Qwen/Qwen3-Coder-30B-A3B-Instruct", "--context", "32k"
+    ).output
+    assert f"{behind:.0f} tokens/s behind 32,000" in shown and " 32k" not in answer["sentence"]
+    short = answered("local", "-a", "2 x RTX 3090", "--model", "Qwen/Qwen3-Coder-30B-A3B-Instruct", "--context", "4k")
+    assert short.get("behind_per_s") is None
+
+
 def test_a_narrow_cache_is_offered_where_the_context_has_no_room_and_then_alone() -> None:
     rows = formats(LLAMA, "2 x RTX 3090", context=32000)
     narrow = [row for row in rows if row.precision.kv != "fp16"]

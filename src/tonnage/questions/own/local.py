@@ -78,8 +78,19 @@ def local(request: LocalRequest, machine: Machine, *, additions: Additions = cat
     answer = _answer(request, machine, best, every=every, lacking=lacking)
     if best:
         first = next(one for one in wanted if one.model == best[0].model)
-        answer = replace(answer, frontier=_frontier(request, machine, first, best=best[0], additions=additions))
+        answer = replace(
+            answer,
+            frontier=_frontier(request, machine, first, best=best[0], additions=additions),
+            behind_per_s=_behind(best[0], machine, additions),
+        )
     return replace(answer, calibrations=each_once(_uses(machine, best, additions)))
+
+
+def _behind(row: LocalRow, machine: Machine, additions: Additions) -> float | None:
+    """Output of a row with its whole context behind it. [tokens/s]"""
+    model, depth = resolve(row.model, additions=additions), row.context
+    found = speed_on(Asked(model=model, precision=row.precision, context=depth, prompt=depth), machine)
+    return found.decode_per_s.value if depth > 2 * PROMPT and isinstance(found, LocalRow) else None
 
 
 def _frontier(

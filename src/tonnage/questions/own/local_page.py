@@ -10,6 +10,7 @@ from tonnage.core.quality import quality_kept, quality_text
 from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import LocalAnswer, LocalRow, Offload
 from tonnage.questions.own.local import no_files
+from tonnage.questions.own.speed import PROMPT
 from tonnage.report.document import UNKNOWN, Command, Document, Headline, Note, Section, Table, blocks, document, grid
 from tonnage.units import GB
 
@@ -105,7 +106,9 @@ def _evidence(answer: LocalAnswer) -> list[str]:
     bases = " and ".join(dict.fromkeys(row.decode_per_s.basis.value for row in rows))
     sure = all(row.decode_per_s.certified for row in rows)
     share = "90 % of measurements of such cases" if sure else "what too few sources taught to be certifiable as 90 %"
-    how = f"Rates of {rows[0].engine}, one request: {bases}; in brackets {share}."
+    deep, first = answer.behind_per_s, rows[0]
+    full = f", {first.format} {_three(deep)} tokens/s behind {first.context:,}" if deep is not None else ""
+    how = f"Rates of {first.engine}, one request behind {PROMPT:,} tokens{full}: {bases}; in brackets {share}."
     told = dict.fromkeys(row.change.on for row in answer.frontier if row.change and row.change.evaluations)
     of = " and ".join(told)
     return [
@@ -115,7 +118,7 @@ def _evidence(answer: LocalAnswer) -> list[str]:
 
 
 def _tokens(count: int) -> str:
-    return f"{count // 1024}k" if count >= 1024 else str(count)
+    return f"{count // (1024 if count % 1000 else 1000)}k" if count >= 1000 else str(count)
 
 
 def _describe_offload(offload: Offload) -> str:
