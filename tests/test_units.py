@@ -169,6 +169,7 @@ def test_what_two_readers_take_for_two_values_is_refused(text: str, dimension: s
         ("1_000_000", "count", 1e6),
         ("1_500 tokens", "tokens", 1500.0),
         ("$5,000", "USD", 5000.0),
+        ("$3,000/month", "USD/h", 3000.0 / 730.0),
         ("5,000 USD", "USD", 5000.0),
         ("8,000 tokens", "tokens", 8000.0),
         ("80 gb", "bytes", 80e9),

@@ -169,7 +169,8 @@ def read(text: str | float, dimension: str, *, field: str = "value") -> float:
         unit = unit.removeprefix("$")  # "2.10 $/h", as half of Europe writes it
     if sign == "$" and not dimension.startswith("USD"):
         raise UnitError(f"{field}: '{echo(text)}' is money, but {dimension} is expected: '{_example(dimension)}'")
-    _refuse_comma(text, digits, unit, whole=dimension in _WHOLE, field=field)
+    long = sign == "$" and unit.startswith(("/month", "/mo", "/year"))  # nobody counts these in thousandths of a dollar
+    _refuse_comma(text, digits, "" if long else unit, whole=long or dimension in _WHOLE, field=field)
     if dimension == "tokens" and not unit and isinstance(text, str) and _POINT_OR_THOUSANDS.match(digits):
         either = f"{digits.replace('.', '')} or {float(digits):g} tokens"
         raise UnitError(f"{field}: '{echo(text)}' may be {either}; write the one that is meant")

@@ -168,3 +168,10 @@ def test_plan_screen_flags_and_image_are_of_one_release(engine: str, tmp_path: P
         line.strip() for line in run("export", path, "--to", "kubernetes").stdout.splitlines() if "image:" in line
     }
     assert image.rpartition(":")[2].removeprefix("v").startswith(release)
+
+
+@pytest.mark.parametrize("name", ["Llama-3.1-8B-Instruct", "llama 3.1 8b instruct"])
+def test_a_name_without_an_owner_starts_the_tuning_that_it_names(name: str, tmp_path: Path) -> None:
+    written = run("export", kept(chat(name, accelerator="H100", precision=["bf16"]), tmp_path), "--to", "vllm")
+    assert written.exit_code == 0, written.output
+    assert "vllm serve meta-llama/Llama-3.1-8B-Instruct " in written.output

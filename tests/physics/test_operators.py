@@ -665,8 +665,9 @@ def test_cards_without_tables_read_gddr_as_cards_with_tables_do() -> None:
     for card in ("radeon-pro-w7900", "rx-7900-xtx", "arc-a770-16gb"):
         assert share(card) == pytest.approx(0.94, abs=0.01)
     assert share("mi300a") == pytest.approx(0.8, abs=0.02)
-    # What llama.cpp's own kernels reach was fitted over the plain curve.
+    # What llama.cpp's own kernels reach on AMD's cards was fitted over the plain curve; on NVIDIA's nothing was.
     assert share("rx-7900-xtx", "llama.cpp") == pytest.approx(0.81, abs=0.01)
+    assert share("rtx-4090", "llama.cpp") == pytest.approx(0.94, abs=0.01)
 
 
 @pytest.mark.parametrize(

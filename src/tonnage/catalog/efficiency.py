@@ -138,6 +138,8 @@ def _curve_of(accelerator: Accelerator, *, ran: bool, bare: bool) -> Curve:
             for dtype, (_, memory, _) in OWN_KERNELS.gemm.items()
         }
         return replace(OWN_KERNELS, overlaps=False, dequantize=1.0, widened_experts=1.0, gemm=products)
+    if bare and accelerator.vendor != "NVIDIA":
+        return OWN_KERNELS  # what such kernels reach on others' cards was fitted over the plain curve
     return _curve(accelerator, OWN_KERNELS if bare else Curve())
 
 

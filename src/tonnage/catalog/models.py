@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tonnage.catalog.additions import NOTHING, Additions, FileStates, file_states, tables
-from tonnage.catalog.checkpoints import formats_by_id
+from tonnage.catalog.checkpoints import checkpoints, formats_by_id
 from tonnage.catalog.hub import names
 from tonnage.catalog.hub.config import read_config, read_inline
 from tonnage.catalog.hub.names import decoder_of_size, mixture_of_size
@@ -74,6 +74,20 @@ def published_draft(id: str) -> PublishedDraft | None:
 def eagle_targets() -> frozenset[str]:
     """Models that an EAGLE-3 draft was published for (`catalog.eagle` knows the drafts)."""
     return frozenset(id for row in table(FOLDER / "eagle3.csv") for id in row["models"].split(";"))
+
+
+def hub_id(name: str) -> str | None:
+    """
+    The Hub's id of what a name without an owner means, tuning and version included; None where no table has it.
+
+    Examples
+    --------
+    >>> hub_id("llama 3.1 8B Instruct"), hub_id("llama 3.1 8B")
+    ('meta-llama/Llama-3.1-8B-Instruct', None)
+    """
+    bare = "-".join(name.lower().split())
+    known = (*(one.model for one in checkpoints()), *sorted(eagle_targets()))
+    return next((id for id in known if id.rpartition("/")[2].lower() == bare), None)
 
 
 class PublishedCheckpoint(Record, kw_only=True):

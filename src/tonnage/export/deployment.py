@@ -208,7 +208,7 @@ def checkpoint_of(plan: Plan, *, required: bool = True) -> str:
         raise NoCheckpoint(
             f"model '{echo(model)}' is a file where the plan was made; name the checkpoint to load with --checkpoint ID"
         )
-    name = model if "/" in model else str(plan.model.get("id", ""))
+    name = model if "/" in model else str(plan.model.get("hub") or plan.model.get("id", ""))
     if required and "/" not in name:
         raise NoCheckpoint(
             f"model '{echo(model)}' is a size or a shape, not a checkpoint; name the one to load with --checkpoint ID"

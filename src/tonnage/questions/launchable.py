@@ -15,6 +15,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.checkpoints import published_in
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.models import hub_id
 from tonnage.catalog.published import download_of
 from tonnage.core.cold_start import cold_start
 from tonnage.core.deployment import case_of, deploy
@@ -79,6 +80,8 @@ def launchable_option(
     if pools:
         plan = _with_pools_first(plan)
     facts = dict(plan.model)
+    if (tuned := hub_id(str(plan.request.model))) is not None:
+        facts["hub"] = tuned
     if checkpoint is not None:
         facts["named"] = checkpoint
     if isinstance(plan, RlPlan):
@@ -176,7 +179,7 @@ def _published(plan: Served, option: ServedOption, *, model: Model, stored: str,
     The published checkpoint that the option loads, and what is known of it; empty where the model's own will do, or
     none is known. `whole` says that the model's own, unquantised, fits the memory of a replica.
     """
-    configuration, name = option.configuration, plan.request.model
+    configuration, name = option.configuration, hub_id(plan.request.model) or plan.request.model
     engine, precision = configuration.engine.name, configuration.precision
     if precision.weights.startswith("gguf-"):
         files = download_of(name)

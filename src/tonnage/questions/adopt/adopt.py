@@ -27,7 +27,7 @@ from tonnage.domain.plan import PLAN_SCHEMA, Configuration, ServeOption
 from tonnage.domain.precision import number_format
 from tonnage.domain.requests.common import Filters
 from tonnage.domain.train_plan import FineTune, Train, TrainConfiguration, TrainOption, TrainPlan
-from tonnage.engines.registry import framework_words
+from tonnage.engines.registry import engine_release, framework_words
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.questions.adopt.question import (
     ADOPTION_SCHEMA,
@@ -155,18 +155,23 @@ def _sentence(found: Adoption, saving: Saving | None) -> str:
 
 def _does_the_same(today: Configuration | TrainConfiguration, better: Configuration | TrainConfiguration) -> str:
     """
-    Whether the better one does the same, or carries the same load with formats of fewer bits, which change what is
-    answered.
+    Whether the better one does the same, or carries the same load with what changes answers or has to be installed:
+    formats of fewer bits, drafts, another engine or release.
     """
     if not isinstance(today, Configuration) or not isinstance(better, Configuration):
         return "does the same"
     before, after = today.precision, better.precision
-    narrower = [
+    changes = [
         f"{name.upper()} {what}"
         for what, old, name in (("weights", before.stored, after.stored), ("KV cache", before.kv, after.kv))
         if number_format(name).bits < number_format(old).bits
     ]
-    return f"carries the same load with {', '.join(narrower)}" if narrower else "does the same"
+    if better.engine.speculative_tokens and not today.engine.speculative_tokens:
+        changes.append(f"drafts of {better.engine.draft_model or 'its own layers'}")
+    release = engine_release(better.engine.name, better.engine)
+    if release != engine_release(today.engine.name, today.engine):
+        changes.append(release)
+    return f"carries the same load with {', '.join(changes)}" if changes else "does the same"
 
 
 USUAL_STEPS: Final = 1000

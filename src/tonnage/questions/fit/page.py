@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tonnage.catalog import model_name, product
+from tonnage.domain.layout import Engine
 from tonnage.engines.registry import engine_release
 from tonnage.questions.fit.question import FitAnswer, FitRow, Rule
 from tonnage.report.charts.chart import Chart, memory_chart
@@ -65,7 +66,8 @@ def _question(answer: FitAnswer) -> list[str]:
                ("batch", request.batch, ""), ("sequences of", request.seq_len, "tokens"),
                ("", request.resolution, "px"))  # fmt: skip
     asked = [f"{lead} {number:,} {unit}".strip() for lead, number, unit in numbers if number]
-    engine = [engine_release(request.engine)] if answer.goal == "serve" else []
+    stated = Engine(name=request.engine, version=request.engine_version)
+    engine = [engine_release(request.engine, stated)] if answer.goal == "serve" else []
     active = answer.active_parameters
     moe = f", {active / 1e9:,.3g} B active" if active < 0.95 * answer.parameters else ""
     goal = {"serve": "serving", "train": "training", "finetune": f"{request.method} fine-tune"}.get(
