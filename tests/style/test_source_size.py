@@ -80,7 +80,7 @@ MOST = {
     # 120: `advise` says which objectives are seen to be missed while its prediction keeps them.
     # 495, 590 of the spine: formats of a named model by quality and speed, commands that set what was predicted, layers
     # of several cards by bytes; what tools alone asked (three functions of plans and fits, one of physics) is theirs.
-    # 60, 10 of the spine: slots that share a cache count its cells and masks once (19 logs to the byte); a number that
+    # 60, 10 of the spine: slots that share a cache count its cells and masks once (19 logs); a number that
     # no float holds is refused in every field; llama.cpp's files and plans name one build.
     # 100, 90 of the spine: an autoscaled service is billed for what runs on average, no longer for its peak.
     # 80, 70 of the spine: `advise` says where the metrics page shows a cache of other bits than the file starts.
