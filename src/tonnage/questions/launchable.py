@@ -15,7 +15,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.checkpoints import published_in
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.catalog.models import hub_id
+from tonnage.catalog.models import hub_id, look_up
 from tonnage.catalog.published import download_of
 from tonnage.core.cold_start import cold_start
 from tonnage.core.deployment import case_of, deploy
@@ -80,7 +80,8 @@ def launchable_option(
     if pools:
         plan = _with_pools_first(plan)
     facts = dict(plan.model)
-    if (tuned := hub_id(str(plan.request.model))) is not None:
+    tuned = hub_id(str(plan.request.model))
+    if tuned is not None and look_up(tuned) == facts.get("id"):  # a model of the user's own may be called the same
         facts["hub"] = tuned
     if checkpoint is not None:
         facts["named"] = checkpoint
@@ -163,7 +164,8 @@ def _fill_settings(
     room = configuration.layout.ranks * catalog.accelerator(configuration.accelerator, additions).driver_memory_bytes
     facts["fits_whole"] = stored <= room or not engine_spec(configuration.engine.name).quantises_whole
     if "named" not in facts:
-        facts |= _published(plan, option, model=model, stored=facts["checkpoint"], whole=facts["fits_whole"])
+        name = facts.get("hub", plan.request.model)
+        facts |= _published(name, option, model=model, stored=facts["checkpoint"], whole=facts["fits_whole"])
     load = Traffic(saturated=True) if saturated else Traffic(rate_per_s=1.0)
     case = case_of(configuration, model=model, lengths=plan.request.lengths, traffic=load)
     part = catalog.accelerator(configuration.accelerator, additions)
@@ -174,12 +176,12 @@ def _fill_settings(
     return replace(plan, model=facts), replace(option, configuration=filled)
 
 
-def _published(plan: Served, option: ServedOption, *, model: Model, stored: str, whole: bool) -> dict[str, str]:
+def _published(name: str, option: ServedOption, *, model: Model, stored: str, whole: bool) -> dict[str, str]:
     """
     The published checkpoint that the option loads, and what is known of it; empty where the model's own will do, or
     none is known. `whole` says that the model's own, unquantised, fits the memory of a replica.
     """
-    configuration, name = option.configuration, hub_id(plan.request.model) or plan.request.model
+    configuration = option.configuration
     engine, precision = configuration.engine.name, configuration.precision
     if precision.weights.startswith("gguf-"):
         files = download_of(name)

@@ -88,9 +88,11 @@ def local(request: LocalRequest, machine: Machine, *, additions: Additions = cat
 
 def _behind(row: LocalRow, machine: Machine, additions: Additions) -> float | None:
     """Output of a row with its whole context behind it. [tokens/s]"""
-    model, depth = resolve(row.model, additions=additions), row.context
+    if (depth := row.context) <= 2 * PROMPT:
+        return None
+    model = resolve(row.model, additions=additions)
     found = speed_on(Asked(model=model, precision=row.precision, context=depth, prompt=depth), machine)
-    return found.decode_per_s.value if depth > 2 * PROMPT and isinstance(found, LocalRow) else None
+    return found.decode_per_s.value if isinstance(found, LocalRow) else None
 
 
 def _frontier(
