@@ -92,8 +92,8 @@ MOST = {
     # 240, 140 of the spine: the command that an answer names asks its own question, objectives and filters included,
     # and the page leads from a budget, or from what should run instead, to the service that it names.
     # 140, 100 of the spine: output behind the whole context, which 32,000 tokens cut by two fifths; DDR4-3200 read.
-    # 175, 105 of the spine: a name without an owner starts the tuning it names, unless it is the user's; adopt names drafts and releases that a
-    # proposal needs; $3,000/month is three thousand.
+    # 175, 105 of the spine: a name without an owner starts the tuning it names, unless it is the user's; adopt names
+    # drafts and releases that a proposal needs; $3,000/month is three thousand.
     "all": 533_125,
     "spine": 252_875,
 }
