@@ -164,6 +164,8 @@ class FrameworkSpec(Record, kw_only=True, forbid_unknown_fields=True):
     """Year since which a 4-bit base's residual stream stays in 16 bits; absent = PEFT's preparation widens it."""
     adapter_input: float | None = None
     """What each adapted matrix keeps of its input for its adapter alone; absent = as PEFT. [bytes/value]"""
+    adapted: tuple[str, ...] = ()
+    """Matrices of a language model with adapters where nobody says which; empty = as its family."""
     recomputes_since: int | None = None
     """Year since which it fine-tunes with every layer recomputed unless told otherwise."""
     offloads_activations: bool = False

@@ -5,12 +5,14 @@ import pytest
 from tonnage import catalog
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.case import TrainCase, TrainCaseLayout
+from tonnage.domain.training import SoftwareSpec
 from tonnage.engines.registry import software_spec
 from tonnage.questions.train import framework_defaults
 
 MEGATRON, DEEPSPEED, FSDP, EAGER = map(software_spec, ("megatron", "deepspeed", "fsdp", "eager"))
 H100 = catalog.accelerator("h100-sxm5-80gb")
 A100 = catalog.accelerator("a100-sxm4-80gb")
+LLAMA = catalog.model("meta-llama/Meta-Llama-3-8B")
 
 
 def case(**said: object) -> TrainCase:
@@ -58,12 +60,27 @@ def test_expert_degree_divides_experts_and_ranks() -> None:
     assert framework_defaults.expert_degree(catalog.model("meta-llama/Meta-Llama-3-8B"), MEGATRON, ranks=64) == 1
 
 
-def test_targets_are_words_or_names() -> None:
-    assert framework_defaults.lora_targets("query+value", EAGER) == ("q_proj", "v_proj")
-    assert framework_defaults.lora_targets("q_proj, v_proj", EAGER) == ("q_proj", "v_proj")
-    assert framework_defaults.lora_targets("all-linear", EAGER) == ()
-    assert framework_defaults.lora_targets(None, EAGER) == ()
-    assert framework_defaults.lora_targets(None, MEGATRON) == ("q_proj", "k_proj", "v_proj")
+@pytest.mark.parametrize(
+    ("said", "software", "targets"),
+    [
+        ({"lora_targets": "query+value"}, EAGER, ("q_proj", "v_proj")),
+        ({"lora_targets": "q_proj, v_proj"}, EAGER, ("q_proj", "v_proj")),
+        ({"lora_targets": "all-linear", "framework": "peft"}, EAGER, ()),
+        ({}, EAGER, ()),
+        ({}, MEGATRON, ("q_proj", "k_proj", "v_proj")),
+        ({"framework": "peft"}, EAGER, ("q_proj", "v_proj")),
+        ({"framework": "trl"}, EAGER, ()),
+    ],
+)
+def test_targets_are_words_or_names_and_else_the_frameworks_own(
+    said: dict[str, str], software: SoftwareSpec, targets: tuple[str, ...]
+) -> None:
+    assert framework_defaults.lora_targets(case(**said), LLAMA, software) == targets
+
+
+def test_models_of_images_have_no_usual_targets() -> None:
+    flux = catalog.model("black-forest-labs/FLUX.2-klein-base-4B")
+    assert framework_defaults.lora_targets(case(framework="peft"), flux, EAGER) == ()
 
 
 @pytest.mark.parametrize(

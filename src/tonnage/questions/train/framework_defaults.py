@@ -272,12 +272,12 @@ def loads_whole(case: TrainCase) -> bool:
     return own and case.method != "pretrain" and case.count > 1
 
 
-def lora_targets(said: str | None, software: SoftwareSpec) -> tuple[str, ...]:
+def lora_targets(case: TrainCase, model: Model, software: SoftwareSpec) -> tuple[str, ...]:
     """
     Matrices with adapters, from words ("query+value") or names of config.json ("q_proj,v_proj"); empty = all.
 
-    Unsaid, the software's habit.
+    Unsaid, the framework's habit with language models, else its family's.
     """
-    if said is None:
-        return software.adapted
-    return target_names(said)
+    if case.lora_targets is not None:
+        return target_names(case.lora_targets)
+    return (own(case, "adapted") if model.vocab_size else None) or software.adapted
