@@ -21,12 +21,16 @@ from tonnage.core.header import (
 )
 from tonnage.core.ranking import (
     NEAR,
+    STALE,
+    UPKEEP_USD_PER_H,
     Traits,
     at_risk,
     choices,
     frontier,
+    recommended_first,
     surely_cheapest,
     tie_with_first,
+    weighed_usd_per_h,
     with_verdicts,
 )
 from tonnage.core.reading import build
@@ -34,7 +38,7 @@ from tonnage.core.sites import sites
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.layout import Engine, Layout
-from tonnage.domain.plan import Configuration, Rejection, RejectionCount
+from tonnage.domain.plan import Configuration, Rejection, RejectionCount, ServePlan
 from tonnage.domain.precision import Precision
 from tonnage.domain.requests.common import Filters, Lengths, Slo
 from tonnage.domain.requests.field import Field, Group
@@ -99,6 +103,27 @@ def test_each_place_has_its_reason_and_ties_are_said(option: BatchOption) -> Non
 
 
 EIGHT = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+def test_pools_and_old_prices_weigh_and_the_cheapest_stays_beside_what_is_recommended() -> None:
+    plan = answer(
+        "serve",
+        {
+            "model": "meta-llama/Llama-3.1-8B-Instruct", "rate": "10/s", "traffic": "chat", "tpot": "40ms",
+            "accelerator": ["rtx-a4000", "rtx-6000-ada"],
+        },
+        today=date(2026, 7, 1),
+    )  # fmt: skip
+    assert isinstance(plan, ServePlan)
+    first, second = plan.options[:2]
+    assert first.configuration.pools is None and second.configuration.pools is not None
+    assert second.cost.value < first.cost.value < second.cost.value * STALE + UPKEEP_USD_PER_H
+    assert [choice.name for choice in plan.choices[:2]] == ["recommended", "cheapest"]
+    assert "for the cheapest (" in first.verdict and "pools" in first.verdict
+    at_hand = [option for option in plan.options if option.sure]
+    assert weighed_usd_per_h(first) == min(map(weighed_usd_per_h, at_hand))
+    cheaper = sorted((one for one in at_hand if one is not first), key=lambda one: one.cost.value)
+    assert recommended_first(cheaper)[1:] == tuple(one for one in cheaper if one is not recommended_first(cheaper)[0])
 
 
 def names(*options: Traits) -> dict[str, int]:

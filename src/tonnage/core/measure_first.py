@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from tonnage.catalog import part_name, parts_name
 from tonnage.catalog.spreads import NINETY, end_at, score_of
 from tonnage.core.error_model import correlation
+from tonnage.core.ranking import weighed_usd_per_h
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.calibration import FirstMeasurement
@@ -285,7 +286,7 @@ def rival_of(option: Weighed, place: int, *, free: float = 1.0, confidence: floa
         load = f"{max(1, round(capacity.concurrency)):,} at once"
         units = option.replicas * (1.0 - option.headroom) / free
         each = option.accelerators / option.replicas / option.bill.accelerators_per_instance
-        usd = option.bill.usd_per_hour
+        usd = weighed_usd_per_h(option)
         cost = _in_whole(units, option.replicas, each=each, usd=usd, rate=capacity.max_rate_per_s)
     elif isinstance(option, BatchOption):
         measured, name, ranks = option.items_per_s, "items/s", option.configuration.ranks

@@ -32,6 +32,15 @@ NEAR: Final = 1.1
 """Times the first option's cost that the fastest may cost. [-]"""
 
 
+STALE: Final = 1.05
+"""Times that a price counts which nobody has read for 90 days; set by hand. [-]"""
+UPKEEP_USD_PER_H: Final = 4.0 * 130_000.0 / (2_080.0 * 730.0)
+"""
+What one more kind of machinery counts: four hours a month of an administrator's year (the planning estimates of
+catalog/data/tco/tco.csv: small_workstation_hours_month, admin_fte_year). [USD/h]
+"""
+
+
 Ranked = RankedOption[Configuration] | RankedOption[TrainConfiguration]
 Option = TypeVar("Option", bound=Ranked)
 Point = TypeVar("Point")
@@ -138,6 +147,27 @@ def tie_with_first(option: Option, first: Option, *, ranked_by: Callable[[Option
     if option.sure is not first.sure:
         return None
     return tie_ratio(Pair(ranked_by(option), ranked_by(first), correlation(option.configuration, first.configuration)))
+
+
+def weighed_usd_per_h(option: ServeOption) -> float:
+    """
+    The score by which options as sure as asked for are recommended: price by its age, and upkeep. [USD/h]
+
+    Prefill and decode in pools, and a replica over several machines, are one more kind of machinery each. How well the
+    kernels are known is no part of it: the chance of meeting the objectives holds that.
+    """
+    bill, run = option.bill, option.configuration
+    kinds = (run.pools is not None) + (run.layout.ranks > bill.accelerators_per_instance)
+    return bill.compared_usd_per_hour * (STALE if bill.stale else 1.0) + kinds * UPKEEP_USD_PER_H
+
+
+def recommended_first(options: Sequence[ServeOption]) -> tuple[ServeOption, ...]:
+    """Options by cost with the one to recommend in front; as they are where none is as sure as asked for."""
+    if not options or not options[0].sure:
+        return tuple(options)
+    first = options[0]
+    lead = min((o for o in options if o.sure and o.bill.trust == first.bill.trust), key=weighed_usd_per_h)
+    return (lead, *(option for option in options if option is not lead))
 
 
 def at_risk(options: Sequence[Option]) -> Option | None:

@@ -21,6 +21,7 @@ import numpy as np
 from tonnage.catalog import part_name
 from tonnage.catalog.spreads import NINETY
 from tonnage.core.error_model import correlation
+from tonnage.core.ranking import weighed_usd_per_h
 from tonnage.domain.answer import Quantity
 from tonnage.domain.calibration import MEASURE_PLAN_SCHEMA, MeasurePlan, Proposal
 from tonnage.domain.plan import ServeOption, ServePlan
@@ -167,7 +168,7 @@ def _correlations(rivals: Sequence[_Unknown]) -> Array:
 
 def _costs(one: _Unknown, faster: Array, *, limits: tuple[float | None, float | None]) -> Array:
     """
-    What an option costs in each draw; infinite where it misses an objective. [USD/h]
+    What an option costs in each draw, as options are weighed; infinite where it misses an objective. [USD/h]
 
     `faster` is its unknown in standard deviations, negative where it is slower than predicted. Replicas that the plan
     has beyond what the load needs stay in every draw.
@@ -177,7 +178,7 @@ def _costs(one: _Unknown, faster: Array, *, limits: tuple[float | None, float | 
     replicas = np.maximum(1.0, np.ceil(one.units * np.exp(-faster * one.width) - 1e-9) + spare)
     each = o.accelerators / o.replicas / o.bill.accelerators_per_instance
     instances = np.ceil(replicas * each - 1e-9)
-    cost = o.cost.value * instances / max(1, o.bill.instances)
+    cost = weighed_usd_per_h(o) * instances / max(1, o.bill.instances)
     for latency, limit in zip((o.capacity.ttft_s, o.capacity.tpot_s), limits, strict=True):
         if limit is not None and latency.low and latency.high:
             up, down = math.log(latency.high / latency.value), math.log(latency.value / latency.low)

@@ -10,7 +10,7 @@ from typing import Final
 
 from tonnage.catalog import accelerators_text, model_name, part_name, parts_name, seller
 from tonnage.core.header import COMMUNITY, Context, names_taken, what_if
-from tonnage.core.ranking import at_risk
+from tonnage.core.ranking import at_risk, weighed_usd_per_h
 from tonnage.core.replica import Replica
 from tonnage.domain.metrics import SPEEDS, objectives
 from tonnage.domain.plan import Decision, SeparatePools, ServeOption, SimulatedCapacity, Sizing
@@ -33,14 +33,29 @@ def describe_option(option: ServeOption) -> str:
     return f"{accelerators_text(option)} at {show(option.bill.usd_per_hour, 'USD/h')} ({option.bill.term})"
 
 
-def lead_reason(first: ServeOption, *, request: Serve) -> str:
-    """Why the first option leads."""
+def lead_reason(first: ServeOption, *, request: Serve, cheapest: ServeOption | None) -> str:
+    """Why the first option leads, also where another is cheaper."""
     if first.chance is None:
         return "cheapest at this load; no objective was given"
     asked = whole_percent(request.confidence)
     if not first.sure:
         return f"likeliest to meet every objective: {whole_percent(first.chance)}, and none has {asked}"
-    return f"cheapest that meets every objective with at least {asked} ({whole_percent(first.chance)})"
+    met = f"meets every objective with at least {asked} ({whole_percent(first.chance)})"
+    if cheapest is None or first.configuration == cheapest.configuration:
+        return f"cheapest that {met}"
+    own, other = (show(weighed_usd_per_h(option), "USD/h") for option in (first, cheapest))
+    return f"{met} at the least weighed price: {own}, and {other} for the cheapest ({_weighed(cheapest)})"
+
+
+def _weighed(option: ServeOption) -> str:
+    """What an option's weighed price holds beside its price."""
+    run = option.configuration
+    parts = {
+        f"a price of {option.bill.as_of}": option.bill.stale,
+        "prefill and decode in pools": run.pools is not None,
+        "a replica over several machines": run.layout.ranks > option.bill.accelerators_per_instance,
+    }
+    return ", ".join(name for name, counts in parts.items() if counts)
 
 
 def cheaper_at_risk(request: Serve, options: tuple[ServeOption, ...]) -> str:

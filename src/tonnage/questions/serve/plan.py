@@ -25,7 +25,7 @@ from tonnage.core.calibration_use import Run, at_once
 from tonnage.core.driver import Found, Kind, alone, plan_or_relax
 from tonnage.core.header import Context, Infeasible, as_asked, nearness, quick_without_simulator
 from tonnage.core.quality import apply_quality_floor, changes_among
-from tonnage.core.ranking import frontier, with_verdicts
+from tonnage.core.ranking import frontier, recommended_first, with_verdicts
 from tonnage.core.replica import kept_replicas
 from tonnage.core.session_reuse import reusing_replica, sessions_assumed
 from tonnage.core.sites import Site, rack_notes, reach_of, sites, with_slices
@@ -252,10 +252,11 @@ def _search_formats(
 
 def _ranked(request: Serve, serving: list[Priced]) -> tuple[tuple[ServeOption, ...], list[Infeasible]]:
     """Options in their order, and those that the load makes as dear as a replica is when it is not looked at."""
-    kept, dear = without_too_dear(primary_first(best_of_each(request, serving)), times=FOLDED)
+    by_cost, dear = without_too_dear(primary_first(best_of_each(request, serving)), times=FOLDED)
+    kept = recommended_first(by_cost)
     told = with_verdicts(
         kept,
-        lead=partial(narrative.lead_reason, request=request),
+        lead=partial(narrative.lead_reason, request=request, cheapest=by_cost[0] if by_cost else None),
         arithmetic=narrative.arithmetic,
         risk=partial(narrative.risk, request=request),
     )
