@@ -324,4 +324,4 @@ def test_three_clicks_from_the_front_page_to_an_archive_of_all_files(visit: Any,
     with zipfile.ZipFile(tmp_path / "start.zip") as found:
         names = found.namelist()
         assert found.testzip() is None and "README.txt" in names
-    assert {"vllm/serve.sh", "kubernetes/serve.yaml", "skypilot/service.yaml"} <= set(names)
+    assert {"vllm/serve.sh", "kubernetes/serve.yaml"} <= set(names)

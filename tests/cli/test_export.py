@@ -33,27 +33,34 @@ def test_the_command_that_starts_files_is_that_of_the_plan(tmp_path: Path) -> No
     path = tmp_path / "train.json"
     asked = ("meta-llama/Llama-3.1-8B", "--tokens", "1B", "--accelerator", "H100", "--today", "2026-11-21")
     assert run("plan", "train", *asked, "-o", str(path)).exit_code == 0
-    for target, command in (("slurm", "sbatch train.sbatch"), ("skypilot", "sky jobs launch train.yaml")):
+    for target, command in (("slurm", "sbatch train.sbatch"), ("jobset", "kubectl apply -f queue.yaml -f jobset.yaml")):
         assert (
             f"Start it with: {command}" in run("export", str(path), "--to", target, "-o", str(tmp_path / target)).stderr
         )
 
 
 def test_another_option_is_another_file(plan: str) -> None:
-    first, second = (run("export", plan, "--to", "skypilot", "--option", rank).stdout for rank in ("1", "2"))
+    first, second = (run("export", plan, "--to", "kubernetes", "--option", rank).stdout for rank in ("1", "2"))
     assert first and second and first != second
 
 
-def test_list_names_every_target(plan: str) -> None:
-    text = run("export", plan, "--to", "list").stdout
+@pytest.mark.parametrize("path", ["-", None])
+def test_list_names_every_target(plan: str, path: str | None) -> None:
+    text = run("export", path or plan, "--to", "list").stdout
     for name in ("vllm", "sglang", "trtllm", "llamacpp", "compose", "kubernetes", "skypilot", "dstack", "slurm"):
         assert f"\n{name} " in f"\n{text}"
 
 
-def test_the_targets_fit_a_screen(plan: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_of_a_plan_says_what_starts_it_and_why_others_cannot(plan: str) -> None:
+    lines = {line.split()[0]: line for line in run("export", plan, "--to", "list").stdout.splitlines()}
+    assert lines["kubernetes"].endswith("kubectl apply -f serve.yaml") and "torchrun" not in lines
+    assert "not for this option: SGLang starts sglang" in lines["sglang"]
+
+
+def test_the_targets_fit_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tonnage.cli.export.on_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "100")
-    lines = run("export", plan, "--to", "list").stdout.splitlines()
+    lines = run("export", "-", "--to", "list").stdout.splitlines()
     assert len(lines) <= 24 and max(map(len, lines)) <= 100
     told = " ".join(lines)
     assert all(name in told for name in ("vllm", "slurm", "serve", "finetune", "batch", "rl"))

@@ -39,10 +39,13 @@ UNSEEN = (
 )
 """Names that are refused: a screen shows something else than there is."""
 NAMES = st.one_of(st.sampled_from(HOSTILE + UNSEEN), st.text(min_size=1, max_size=40).map(lambda text: f"a/{text}"))
+RENTERS = ("skypilot", "dstack")
+"""Targets that take no provider which they do not know."""
 
 
 def written(target: str, model: str, **changes: Any) -> dict[str, str]:
-    return exported(plan(named=model, provider=model, region=model, instance_type=model, **changes), target)
+    provider = "gcp" if target in RENTERS else model
+    return exported(plan(named=model, provider=provider, region=model, instance_type=model, **changes), target)
 
 
 def arguments(script: str, folder: Path) -> list[str]:

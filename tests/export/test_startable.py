@@ -36,7 +36,7 @@ def kept(plan: object, folder: Path) -> str:
 @pytest.mark.parametrize("model", COMMON)
 def test_the_first_option_of_a_common_model_can_be_started(model: str, tmp_path: Path) -> None:
     path = kept(chat(model, accelerator="B200,H200"), tmp_path)
-    for target in ("vllm", "kubernetes", "skypilot", "slurm"):
+    for target in ("vllm", "kubernetes", "dstack", "slurm"):
         written = run("export", path, "--to", target)
         assert written.exit_code == 0 and model in written.stdout, f"{target}: {written.stderr}"
 
@@ -113,7 +113,7 @@ def test_a_published_checkpoint_stands_on_screen_in_json_and_in_every_file(
     assert f"Loads {checkpoint}, " in shown
     kept = json.loads(Path(path).read_text(encoding="utf-8"))
     assert kept["model"]["checkpoints"] == {precision: checkpoint}
-    for target in (engine, "kubernetes", "skypilot", "compose", "slurm"):
+    for target in (engine, "kubernetes", "dstack", "compose", "slurm"):
         written = run("export", path, "--to", target)
         assert written.exit_code == 0, written.stderr
         assert f"Checkpoint: {checkpoint} (" in written.stdout and "not verified" in written.stdout

@@ -14,6 +14,8 @@ from tests.asked import Refused
 from tests.export.plans import CASES, TWO_NODES, exported, plan
 
 import tonnage
+from tonnage.catalog.providers import providers
+from tonnage.cli.measure_accept import accept
 
 ORCHESTRATORS = ("compose", "kubernetes", "skypilot", "dstack", "slurm", "ray-serve")
 DRAFT = "yuhuili/EAGLE3-LLaMA3.3-Instruct-70B"
@@ -122,11 +124,56 @@ def test_names_are_of_accelerators_that_are_known() -> None:
         assert tonnage.accelerator(row["accelerator"]).vendor.lower() == row["vendor"]
 
 
-def test_parts_of_no_cloud_are_asked_for_by_the_label_of_a_cluster() -> None:
-    text = written("skypilot", provider="vultr", accelerator="mi355x")
+def test_parts_on_machines_of_ones_own_are_asked_for_by_the_label_of_a_cluster() -> None:
+    text = written("skypilot", provider="own", accelerator="mi355x")
     task = yaml.safe_load(text)["resources"]
     assert task["accelerators"] == {"MI355X": 2} and task["infra"] == "kubernetes"
     assert "skypilot.co/accelerator=mi355x" in text
+    assert "backends" not in yaml.safe_load(written("dstack", provider="own"))
+
+
+@pytest.mark.parametrize(
+    ("target", "changes", "why"),
+    [
+        ("skypilot", {"provider": "hyperstack"}, "SkyPilot 0.14.1 does not rent at hyperstack; export to kubernetes"),
+        ("skypilot", {"provider": "verda"}, "has no containers and no ports at verda; .* one of aws, .*nebius"),
+        ("skypilot", {"provider": "runpod", **TWO_NODES}, "has no nodes at runpod"),
+        ("skypilot", {"provider": "lambda", "term": "spot"}, "has no spot at lambda"),
+        ("dstack", {"provider": "hyperstack"}, "dstack 0.22.5 does not rent at hyperstack"),
+    ],
+)
+def test_no_other_provider_is_taken_than_the_planned_one(target: str, changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        written(target, **changes)
+
+
+def test_providers_of_orchestrators_are_called_as_the_catalogue_calls_them() -> None:
+    rows = list(csv.DictReader(files("tonnage.export").joinpath("data/clouds.csv").read_text("utf-8").splitlines()))
+    assert {row["provider"] for row in rows} <= {*providers(), "own"}
+    assert all(row["source"] and row["read"] for row in rows)
+    assert yaml.safe_load(written("dstack", provider="vast"))["backends"] == ["vastai"]
+
+
+@pytest.mark.parametrize("case", [case for case, (target, _) in CASES.items() if target != "grafana"])
+def test_what_serves_says_how_its_machine_is_accepted_before_the_first_load(case: str) -> None:
+    target, changes = CASES[case]
+    made = plan(**changes)
+    (option,) = made["options"]
+    count = int(option["bill"]["accelerators_per_instance"])
+    command = f"tonnage measure accept {option['configuration']['accelerator']} --count {count} --out accepted.json"
+    assert command in "".join(exported(made, target).values())
+
+
+@pytest.mark.parametrize(("count", "alone"), [(1, True), (2, True), (4, False)])
+def test_few_devices_are_told_to_need_a_reference(count: int, alone: bool) -> None:
+    assert ("judged against --reference alone" in written("vllm", accelerators_per_instance=count)) == alone
+
+
+def test_the_command_that_accepts_a_machine_is_one(tmp_path: Path) -> None:
+    text = "".join(exported(plan(accelerators_per_instance=4), "vllm").values())
+    words = shlex.split(text.partition("tonnage measure accept ")[2].partition("\n")[0])
+    command = accept.make_context("accept", [*words[:3], "--device", "cpu", "--out", str(tmp_path / words[-1])])
+    assert command.params["count"] == 4 and tonnage.accelerator(command.params["what"]).id == words[0]
 
 
 def test_spot_arrives() -> None:

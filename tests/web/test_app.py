@@ -188,7 +188,7 @@ def test_where_an_option_can_be_started_is_offered_and_what_is_missing_asked_for
         return key, client.get(f"/export/{key}", headers={"accept": "application/json"}).json()
 
     key, found = offers({**asked, "precision": "nvfp4"})
-    assert {"vllm", "kubernetes", "skypilot"} <= {*found["ready"]} and not found["lacking"]
+    assert {"vllm", "kubernetes", "dstack"} <= {*found["ready"]} and not found["lacking"]
     for target in {*found["ready"]} - {"prometheus", "grafana", "budget", "terraform", "karpenter"}:
         written = client.get(f"/export/{key}", params={"to": target}, headers=HTML)
         assert "RedHatAI/Llama-3.1-70B-Instruct-NVFP4" in written.text, target

@@ -48,6 +48,14 @@ def _same_files(client: Any, key: str, plan: Path, *, rank: int, folder: Path) -
     """Of one option: what is offered, as JSON, archive, folder of the command line, MCP's result and pages."""
     address, json = f"/export/{key}", {"accept": "application/json"}
     found = client.get(address, params={"option": rank}, headers=json).json()
+    listed = {"plan_file": str(plan), "target": "list", "option": rank}
+    assert call("export_plan", listed, additions=NOTHING).data == {
+        "files": {}, **found, "ready": tuple(found["ready"])
+    }  # fmt: skip
+    lines = told("export", plan, "--to", "list", "--rank", rank).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [*found["ready"], *found["lacking"], *found["refused"]]
+    for target, why in found["refused"].items():
+        assert any(line.startswith(target) and line.endswith(why) for line in lines), target
     if not found["ready"]:
         refused = told("export", plan, "--to", "all", "--rank", rank)
         assert refused.exit_code == 2 and found["refused"] | found["lacking"], found

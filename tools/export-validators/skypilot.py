@@ -1,5 +1,6 @@
-"""Read SkyPilot files with SkyPilot: the task, its resources and its service."""
+"""Read SkyPilot files with SkyPilot: the task, its resources, its service, and that their cloud offers all of it."""
 
+import csv
 import sys
 from pathlib import Path
 
@@ -8,6 +9,24 @@ sys.path.pop(0)
 
 import sky
 import yaml
+from sky.clouds import CloudImplementationFeatures as Feature
+from sky.utils.registry import CLOUD_REGISTRY
+
+NEEDS = {
+    "containers": Feature.DOCKER_IMAGE,
+    "ports": Feature.OPEN_PORTS,
+    "nodes": Feature.MULTI_NODE,
+    "spot": Feature.SPOT_INSTANCE,
+    "mounts": Feature.STORAGE_MOUNTING,
+}
+CLOUDS = Path(__file__).parents[2] / "src/tonnage/export/data/clouds.csv"
+
+for row in csv.DictReader(CLOUDS.read_text(encoding="utf-8").splitlines()):
+    if row["target"] != "skypilot" or row["called"] == "kubernetes":
+        continue
+    lacking = CLOUD_REGISTRY[row["called"]]._unsupported_features_for_resources(sky.Resources())
+    found = ";".join(need for need, feature in NEEDS.items() if feature in lacking)
+    assert found == row["lacks"], f"{row['called']} lacks {found or 'nothing'}, not {row['lacks'] or 'nothing'}"
 
 for path in sys.argv[1:]:
     # What only the user knows has to be there, as `--env` would give it.
@@ -16,5 +35,7 @@ for path in sys.argv[1:]:
     task = sky.Task.from_yaml_config(config)
     assert task.run, path
     (resources,) = task.resources
+    needed = resources.get_required_cloud_features() | task.get_required_cloud_features()
+    type(resources.cloud).check_features_are_supported(resources, needed)
     many = f"{task.service.min_replicas} replicas" if task.service else f"recovery {resources.job_recovery['strategy']}"
     print(f"ok: {path}: {many} of {task.num_nodes} x {resources.accelerators}")

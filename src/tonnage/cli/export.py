@@ -18,7 +18,7 @@ __all__ = ["export"]
 def _targets() -> list[str]:
     from tonnage import export
 
-    return ["list", export.EVERY, *export.known_targets()]
+    return [export.LIST, export.EVERY, *export.known_targets()]
 
 
 @click.command()
@@ -29,7 +29,8 @@ def _targets() -> list[str]:
     required=True,
     metavar="TARGET",
     shell_complete=complete_from(_targets),
-    help="vllm, kubernetes, skypilot, …; `list` names all, `all` writes for each that can start the option",
+    help="vllm, kubernetes, skypilot, …; `list` says which can start the option and why others cannot (of - all there "
+    "are), `all` writes for each that can",
 )
 @click.option("--option", "--rank", "rank", type=click.IntRange(1), default=1, help="which option to start")
 @click.option(
@@ -54,7 +55,7 @@ def export(
     """Write the files that start one option of a plan (`-` = standard input) on a target."""
     from tonnage import export
 
-    if target == "list":
+    if target == export.LIST and path == "-":
         _list(export.known_targets())
         return
     export.check_target(target)  # an unknown target is told before the plan is read
@@ -66,6 +67,10 @@ def export(
     plan, option = launchable_option(
         read_plan(path), rank=rank, pools=pools, checkpoint=checkpoint, additions=additions
     )
+    if target == export.LIST:
+        for line in export.offered(plan, option).told():
+            click.echo(line)
+        return
     made = export.written(plan, option, to=target)
     if place is None:
         _show(made.files)
@@ -75,7 +80,8 @@ def export(
         _write({into.name: export.archive(made.files)}, into.parent, force=force)
     else:
         _write({name: text.encode() for name, text in made.files.items()}, into, force=force)
-    click.echo(f"Start it with: {made.start}", err=True)
+    for line in (f"Start it with: {made.start}", *made.then):
+        click.echo(line, err=True)
 
 
 def _list(targets: dict[str, Target]) -> None:

@@ -21,7 +21,16 @@ from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest, NoCheckpoint
-from tonnage.export.deployment import Deployment, Option, Plan, check_deployment, check_units, deployment, script
+from tonnage.export.deployment import (
+    Deployment,
+    Option,
+    Plan,
+    acceptance,
+    check_deployment,
+    check_units,
+    deployment,
+    script,
+)
 from tonnage.export.job import Job, RlJob, check_job, job, rl_job
 from tonnage.export.target import Target, files_of, known_targets, target_module
 from tonnage.export.text import Files
@@ -30,6 +39,7 @@ from tonnage.questions.rl.question import RlOption, RlPlan
 
 __all__ = [
     "EVERY",
+    "LIST",
     "Offered",
     "Written",
     "archive",
@@ -43,6 +53,8 @@ __all__ = [
 
 EVERY: Final = "all"
 """In place of a target's name: every one that can start the option, each in a folder of its own."""
+LIST: Final = "list"
+"""And where it can be started, with the reason why not elsewhere; no file."""
 
 
 class Offered(NamedTuple):
@@ -55,6 +67,14 @@ class Offered(NamedTuple):
     refused: dict[str, str]
     """Other targets, and why they cannot start it."""
 
+    def told(self) -> list[str]:
+        """A line for each target: what starts its files, what has to be named first, or why it writes none."""
+        known = known_targets()
+        lines = {name: f"{known[name].title} {known[name].version}: {known[name].start}" for name in self.ready}
+        lines |= {name: f"once its checkpoint is named: {why}" for name, why in self.lacking.items()}
+        lines |= {name: f"not for this option: {why}" for name, why in self.refused.items()}
+        return [f"{name:<12} {line}" for name, line in lines.items()]
+
 
 class Written(NamedTuple):
     """Files that were written, and what a reader does with them."""
@@ -63,6 +83,8 @@ class Written(NamedTuple):
     title: str
     start: str
     """The command that uses them."""
+    then: tuple[str, ...] = ()
+    """What to do before the first load test; empty where nothing is served."""
 
 
 def check_target(name: str) -> None:
@@ -74,7 +96,7 @@ def check_target(name: str) -> None:
     UnknownName
         No such target.
     """
-    if name != EVERY:
+    if name not in (EVERY, LIST):
         target_module(name)
 
 
@@ -87,9 +109,10 @@ def written(plan: Plan, option: Option, *, to: str) -> Written:
     BadRequest
         As `export`; of every target: none can start it.
     """
+    then = acceptance(option) if isinstance(option, ServeOption | BatchOption) else ()
     if to != EVERY:
         files, target = export(plan, option, to=to), known_targets()[to]
-        return Written(files, target.title, target.start_of(files))
+        return Written(files, target.title, target.start_of(files), then)
     found = offered(plan, option)
     if not found.ready:
         why = f"no target starts {option.configuration.label()} rented at {option.bill.provider}; --to list says why"
@@ -100,9 +123,12 @@ def written(plan: Plan, option: Option, *, to: str) -> Written:
         made = export(plan, option, to=name)
         files |= {f"{name}/{file}": text for file, text in made.items()}
         told.append(f"{name}: {known[name].start_of(made)}")
+    told += ["", *then] if then else []
     told += ["", "Not written:", *(f"{name}: {why}" for name, why in {**found.lacking, **found.refused}.items())]
     told += ["", "What no file could be tried with stands in its own head, with the plan it was written from."]
-    return Written({"README.txt": "\n".join(told) + "\n", **files}, "Every target", "the command that README.txt names")
+    return Written(
+        {"README.txt": "\n".join(told) + "\n", **files}, "Every target", "the command that README.txt names", then
+    )
 
 
 def archive(files: Files) -> bytes:

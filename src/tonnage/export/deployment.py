@@ -224,6 +224,28 @@ def offer_line(bill: Bill) -> str:
     )
 
 
+JUDGED: Final = 3
+"""Devices of a machine from which `tonnage measure accept` holds each against the others."""
+
+
+def acceptance(option: ServeOption | BatchOption) -> tuple[str, ...]:
+    """
+    What tries a rented machine before the first load test, and what that needs; empty for parts it cannot try.
+    """
+    name, count = option.configuration.accelerator, max(1, int(option.bill.accelerators_per_instance))
+    host = name.startswith("cpu-")
+    if not host and not names(name).vendor:
+        return ()
+    how = f"{name} --count {count}{' --device cpu' if host else ''} --out accepted.json"
+    lines = [f"Once a machine is up, and before the first load test, on each: tonnage measure accept {how}"]
+    if count < JUDGED:
+        lines.append(
+            f"{'One device is' if count == 1 else 'Two devices are'} judged against --reference alone: accepted.json "
+            "of a good machine of this kind; without one, try two machines and hold each against the other."
+        )
+    return tuple(lines)
+
+
 def _max_model_len(option: ServeOption | BatchOption) -> int | None:
     """The engine's longest context, cut to what the cache of one rank holds: engines refuse to start beyond it."""
     longest = option.configuration.engine.max_model_len
@@ -251,7 +273,7 @@ def _lines(plan: ServePlan | BatchPlan, option: ServeOption | BatchOption, model
         lines.append(f"Context is cut to {longest:,} of {engine.max_model_len:,} tokens: the KV cache holds no more.")
     if (found := _found_again(option)) and option.replicas > 1:
         lines.append(f"The plan finds {found:.0%} of prompt tokens in caches: route requests by session or prefix.")
-    return tuple(lines)
+    return (*lines, *acceptance(option))
 
 
 def check_deployment(deployment: Deployment, target: Target) -> None:

@@ -16,7 +16,7 @@ from tonnage.export.options import (
     settle_trainer,
     whole,
 )
-from tonnage.export.target import Server, Target, image, names
+from tonnage.export.target import Server, Target, cloud, image, names
 from tonnage.export.text import (
     UNTESTED,
     Fields,
@@ -54,6 +54,7 @@ __all__ = [
     "attention_of",
     "batch_files",
     "builds_as_planned",
+    "cloud",
     "comment",
     "data_text",
     "engine_spec",

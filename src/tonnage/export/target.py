@@ -2,7 +2,8 @@
 What a target says of itself and hands to the orchestrators; which are there: each module of `targets` is one.
 
 Accelerators are spelled as `data/names.csv` says, one row a part; an empty cell is a name not known. Container images
-are those of `data/images.csv`, each with the tag that was seen and where.
+are those of `data/images.csv`, each with the tag that was seen and where; what an orchestrator that rents machines by
+itself offers at which provider stands in `data/clouds.csv`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import cache, lru_cache
 from types import ModuleType
 from typing import Any, Final
 
-from tonnage.errors import BadRequest, UnknownName
+from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.export.text import Fields, Files, data_text, head, yaml_text
 from tonnage.record import Record
 
@@ -190,6 +191,37 @@ def image(use: str, version: str = "") -> str:
     'vllm/vllm-openai-rocm:v0.32.0'
     """
     return _images()[use].format(version=version)
+
+
+@lru_cache(maxsize=1)
+def _clouds() -> dict[str, dict[str, Mapping[str, str]]]:
+    found: dict[str, dict[str, Mapping[str, str]]] = {}
+    for row in csv.DictReader(data_text("clouds.csv").splitlines()):
+        found.setdefault(row["target"], {})[row["provider"]] = row
+    return found
+
+
+def cloud(target: str, provider: str, *, needs: Collection[str]) -> str:
+    """
+    What an orchestrator that rents by itself calls a provider; empty where its files name none.
+
+    Parameters
+    ----------
+    needs : collection of str
+        What the files ask for: containers, ports, nodes (several at once), spot, mounts (of a bucket).
+
+    Raises
+    ------
+    BadRequest
+        It does not rent there, or not with all of that: it would take another provider, or stop.
+    """
+    rows, title = _clouds()[target], f"{known_targets()[target].title} {known_targets()[target].version}"
+    lacks = {name: [need for need in needs if need in row["lacks"].split(";")] for name, row in rows.items()}
+    if lacks.get(provider) == []:
+        return rows[provider]["called"]
+    why = f"has no {' and no '.join(lacks[provider])} at" if provider in rows else "does not rent at"
+    able = ", ".join(name for name, missing in lacks.items() if not missing and name != "own")
+    raise BadRequest(f"{title} {why} {echo(provider)}; export to kubernetes, or plan with --provider, one of {able}")
 
 
 FOLDER: Final = "tonnage.export.targets"

@@ -251,8 +251,8 @@ def what_ifs_page(path: str, *, base: tuple[str, Any], asked: Sequence[tuple[Wha
 def files_page(made: Written, *, key: str, asked: Mapping[str, str]) -> str:
     """Written files, to read and copy, and as one archive."""
     link = f"/export/{key}?{urlencode({name: text for name, text in asked.items() if text})}"
-    return _fill("files.html", title=f"{made.title}: files", about=f"Start it with: {made.start}", files=made.files,
-                 link=link)  # fmt: skip
+    about = (f"Start it with: {made.start}", *made.then)
+    return _fill("files.html", title=f"{made.title}: files", about=about, files=made.files, link=link)
 
 
 def targets_page(found: Offered, *, title: str, key: str, asked: Mapping[str, str]) -> str:

@@ -202,7 +202,7 @@ def export(settings: Settings, *, kept: Kept, key: str, asked: dict[str, str]) -
         export.check_target(target)
     rank = _rank(asked["option"] or "1")
     plan, option = launchable_option(kept.answer, rank=rank, checkpoint=checkpoint, additions=settings.additions)
-    if not target:
+    if target in ("", export.LIST):
         found = export.offered(plan, option)
         page = pages.targets_page(found, title=option.configuration.label(part_name), key=key, asked=asked)
         return found._asdict(), page, b""

@@ -298,9 +298,12 @@ def _export(arguments: dict[str, Any], additions: Additions) -> Result:
     _nothing_else(arguments, known=("plan_file", "target", "option", "checkpoint"))
     export.check_target(target)  # an unknown target is told before the plan is read
     plan, option = launchable_option(read_plan(path), rank=rank, checkpoint=checkpoint, additions=additions)
+    if target == export.LIST:
+        found = export.offered(plan, option)
+        return Result("\n".join(f"- {line}" for line in found.told()), {"files": {}, **found._asdict()})
     made = export.written(plan, option, to=target)
     shown = "\n".join(f"`{name}`\n\n```\n{text}```\n" for name, text in made.files.items())
-    return Result(f"{shown}\nStart it with: {made.start}", {"files": made.files})
+    return Result("\n".join((shown, f"Start it with: {made.start}", *made.then)), {"files": made.files})
 
 
 def _fields(arguments: dict[str, Any], _: Additions) -> Result:

@@ -239,7 +239,8 @@ _OTHERS: Final = (
         "Files for an engine, by its name, or an orchestrator: kubernetes, skypilot, slurm and others; "
         "an unknown target is answered with all of them. Nothing is written.",
         properties={"plan_file": PLAN_FILE, "option": RANK,
-                    "target": {"type": "string", "description": "such as kubernetes; all = every one"},
+                    "target": {"type": "string", "description":
+                               "such as kubernetes; all = every one; list = which can, and why others cannot"},
                     "checkpoint": {"type": "string", "description": "Hub checkpoint in the planned weight format"}},
         required=("plan_file", "target"),
         example={"plan_file": "plan.json", "target": "kubernetes"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.export.kit import Deployment, Fields, Target, server, shell
+from tonnage.export.kit import Deployment, Fields, Target, cloud, server, shell
 
 TARGET = Target(
     title="dstack",
@@ -13,12 +13,10 @@ TARGET = Target(
 )
 """Source: dstack.ai/docs/reference/dstack.yml/service; names from gpuhunt."""
 
-BACKENDS = frozenset({"aws", "azure", "gcp", "lambda", "nebius", "oci", "runpod", "vastai", "verda"})
-
 
 def export(d: Deployment) -> str:
     """`service.dstack.yml`."""
-    made = server(d)
+    made, backend = server(d), cloud("dstack", d.provider, needs=())
     document: Fields = {
         "type": "service",
         "name": d.name,
@@ -32,8 +30,8 @@ def export(d: Deployment) -> str:
         "resources": {"gpu": _gpu(d), "shm_size": "16GB", "disk": f"{d.disk_gb}GB"},
         "probes": [{"type": "http", "url": made.health, "interval": "15s"}],
     }
-    if d.provider in BACKENDS:
-        document["backends"] = [d.provider]
+    if backend:
+        document["backends"] = [backend]
         # Only where regions are written as the provider's own tools do.
         if d.provider in {"aws", "gcp"}:
             document["regions"] = [d.region]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tonnage.domain.batch_plan import BatchPlan
 from tonnage.export.kit import (
     CHECKPOINTS,
     Deployment,
     Fields,
     Files,
+    Job,
     Target,
     TrainingFiles,
     batch_files,
+    cloud,
     image,
     names,
     server,
@@ -36,17 +40,13 @@ TARGET = Target(
 )
 """Source: docs.skypilot.co/en/stable/reference/yaml-spec.html; names from its catalogue."""
 
-CLOUDS = frozenset(
-    {"aws", "azure", "gcp", "lambda", "nebius", "oci", "paperspace", "runpod", "seeweb", "vast", "verda"}
-)
-"""Providers that SkyPilot calls as the catalogue does (sky.utils.registry.CLOUD_REGISTRY, 0.14.1)."""
 PLACE = 'export LEADER_ADDRESS="$(head -n1 <<< "$SKYPILOT_NODE_IPS")" NODE_RANK="$SKYPILOT_NODE_RANK"'
 """What a script needs to know of its node, in SkyPilot's variables."""
 ALL = 'export NODE_ADDRESSES="$(echo $SKYPILOT_NODE_IPS)" NODE_RANK="$SKYPILOT_NODE_RANK"'
 """And of all nodes, one a line there."""
 OWN_CLUSTER = "kubernetes"
 """
-Where parts are called as the reader labels their nodes (skypilot.co/accelerator), AMD's and any that no cloud lists.
+Where machines that are the reader's own run: parts are called as their nodes are labelled (skypilot.co/accelerator).
 
 Source: skypilot-org/skypilot README-amd.md; skypilot-catalog catalogs/v8/common/accelerators.csv at 001ca54.
 """
@@ -72,7 +72,7 @@ def export(d: Deployment | TrainingFiles) -> Files:
         command = f"{ALL if d.prefill_workers else PLACE}\n{made.by_rank}"
     document: Fields = {
         "name": d.name,
-        "resources": _resources(d, made.image),
+        "resources": {**_resources(d, made.image, ports=True), "ports": d.port},
         "num_nodes": d.members,
         "secrets": {"HF_TOKEN": None},
         "service": {
@@ -82,25 +82,20 @@ def export(d: Deployment | TrainingFiles) -> Files:
         "run": command + "\n",
     }
     lines = [*made.notes, "HF_TOKEN is handed over when it starts (--secret HF_TOKEN); it never stands here."]
-    if document["resources"].get("infra") == OWN_CLUSTER:
-        label = f"skypilot.co/accelerator={d.accelerator}"
-        lines.append(f"No cloud of SkyPilot's catalogue has it: it runs on your Kubernetes nodes labelled {label}.")
-    if "infra" not in document["resources"]:
-        lines.append(f"SkyPilot does not know the provider {d.provider}: it picks one of those you have enabled.")
+    if document["resources"]["infra"] == OWN_CLUSTER:
+        lines.append(f"It runs on your Kubernetes nodes labelled skypilot.co/accelerator={d.accelerator}.")
     return {"service.yaml": TARGET.yaml(lines, document)}
 
 
 def _training(found: TrainingFiles) -> Files:
     """A managed job of all nodes: started again elsewhere when one is lost, from the last checkpoint in the bucket."""
     made = found.job
-    name, infra = _placed(made.accelerator, provider=made.provider, region=made.region)
     resources = {
-        "accelerators": {name: made.per_node},
+        **_placed(made, per_node=made.per_node, needs={"mounts": True, "nodes": made.nodes > 1}),
         "image_id": f"docker:{image(f'train-{made.vendor}')}",
         "use_spot": made.spot,
         "disk_size": IMAGE_GB,
         "job_recovery": {"strategy": "EAGER_NEXT_REGION", "max_restarts_on_errors": found.restarts},
-        **infra,
     }
     links = "\n".join(f"ln -sfn /checkpoints {folder}" for folder in found.written)
     document: Fields = {
@@ -130,10 +125,9 @@ def _training(found: TrainingFiles) -> Files:
 def _managed_job(d: Deployment) -> Files:
     """A managed job of one replica: started again elsewhere when it is preempted; finished parts stay."""
     made = server(d)
-    resources = {name: value for name, value in _resources(d, made.image).items() if name != "ports"}
     document = {
         "name": f"{d.name}-batch",
-        "resources": {**resources, "job_recovery": {"strategy": "EAGER_NEXT_REGION"}},
+        "resources": {**_resources(d, made.image, mounts=True), "job_recovery": {"strategy": "EAGER_NEXT_REGION"}},
         "workdir": ".",
         "file_mounts": {"/batch": {"source": "${BUCKET}", "mode": "MOUNT"}},
         "secrets": {"HF_TOKEN": None},
@@ -155,29 +149,33 @@ def _managed_job(d: Deployment) -> Files:
     }
 
 
-def _resources(d: Deployment, image_name: str) -> Fields:
-    name, infra = _placed(d.accelerator, provider=d.provider, region=d.region)
-    resources: Fields = {
-        "accelerators": {name: d.ranks_per_node},
+def _resources(d: Deployment, image_name: str, **needs: bool) -> Fields:
+    return {
+        **_placed(d, per_node=d.ranks_per_node, needs={**needs, "nodes": d.members > 1}),
         "image_id": f"docker:{image_name}",
-        "ports": d.port,
         "use_spot": d.spot,
         "disk_size": d.disk_gb,
     }
-    return resources | infra
 
 
-def _placed(accelerator: str, *, provider: str, region: str) -> tuple[str, dict[str, str]]:
+def _placed(found: Deployment | Job, *, per_node: int, needs: Mapping[str, bool]) -> Fields:
     """
-    The accelerator as SkyPilot spells it, and where, if SkyPilot knows the provider; the region only where it is
-    written as the provider's own tools do. A part that no cloud of its catalogue has is one of the reader's cluster.
+    The accelerators of a node as SkyPilot spells them, and where; the region only where it is written as the
+    provider's own tools do. On the reader's own machines a part may be called as its nodes are labelled.
+
+    Raises
+    ------
+    BadRequest
+        SkyPilot does not rent what is needed at that provider.
     """
-    known = names(accelerator)
-    if not known.skypilot and known.vendor in TARGET.vendors:
-        return accelerator.upper(), {"infra": OWN_CLUSTER}
-    name = known.required("skypilot")
-    if provider == "runpod" and name in SXM_AT_RUNPOD and "-sxm" in accelerator:
+    asked = {"containers": True, "spot": found.spot, **needs}
+    infra = cloud("skypilot", found.provider, needs=[need for need, wanted in asked.items() if wanted])
+    known = names(found.accelerator)
+    own = infra == OWN_CLUSTER and not known.skypilot and known.vendor in TARGET.vendors
+    name = found.accelerator.upper() if own else known.required("skypilot")
+    if infra == "runpod" and name in SXM_AT_RUNPOD and "-sxm" in found.accelerator:
         name = f"{name}-SXM"
-    if provider not in CLOUDS:
-        return name, {}
-    return name, {"infra": f"{provider}/{region}" if provider in {"aws", "gcp"} else provider}
+    return {
+        "accelerators": {name: per_node},
+        "infra": f"{infra}/{found.region}" if infra in {"aws", "gcp"} else infra,
+    }

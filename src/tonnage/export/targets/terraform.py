@@ -27,7 +27,7 @@ def export(d: Deployment) -> str:
     if d.provider not in GROUPS:
         raise BadRequest(
             f"Terraform files are written for node groups of {', '.join(GROUPS)}, and the plan rents at {d.provider}; "
-            "export to skypilot or dstack, or plan with --provider"
+            "export to kubernetes, or plan with --provider"
         )
     variables, kind, group = GROUPS[d.provider](d)
     group = _literal(group) | {name: f"${{var.{name}}}" for name in variables}

@@ -2,6 +2,7 @@
 # For TensorRT-LLM 1.2.0. Written by Tonnage 0.1.0.
 # Plan of 2026-11-21: nvidia/Llama-3.1-70B-Instruct-FP8, 3 x h100-sxm5-80gb tp2 fp8 trtllm kv-fp8.
 # 1 x a3-highgpu-8g, gcp us-central1, on-demand: $80.00/h (price of 2026-11-01).
+# Once a machine is up, and before the first load test, on each: tonnage measure accept h100-sxm5-80gb --count 8 --out accepted.json
 # Written for 1.2.0; options without a flag are put into trtllm-options.yaml, which is YAML.
 # The checkpoint must be stored in fp8, as TensorRT Model Optimizer writes it.
 # This starts one replica; the plan has 3.

@@ -2,6 +2,7 @@
 # For vLLM 0.32.0. Written by Tonnage 0.1.0.
 # Plan of 2026-11-21: meta-llama/Llama-3.1-70B-Instruct, 2 x h100-sxm5-80gb tp8 pp2 fp8 vllm kv-fp8.
 # 4 x a3-highgpu-8g, gcp us-central1, on-demand: $80.00/h (price of 2026-11-01).
+# Once a machine is up, and before the first load test, on each: tonnage measure accept h100-sxm5-80gb --count 8 --out accepted.json
 # Weights are quantised to FP8 while loading (--quantization fp8); the checkpoint stays 16-bit.
 # A replica spans 2 nodes, joined by Ray: the image must hold ray (pip install ray).
 # This starts one replica; the plan has 2.
