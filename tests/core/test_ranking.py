@@ -27,7 +27,7 @@ from tonnage.core.ranking import (
     at_risk,
     choices,
     frontier,
-    recommended_first,
+    recommended,
     surely_cheapest,
     tie_with_first,
     weighed_usd_per_h,
@@ -122,8 +122,7 @@ def test_pools_and_old_prices_weigh_and_the_cheapest_stays_beside_what_is_recomm
     assert "for the cheapest (" in first.verdict and "pools" in first.verdict
     at_hand = [option for option in plan.options if option.sure]
     assert weighed_usd_per_h(first) == min(map(weighed_usd_per_h, at_hand))
-    cheaper = sorted((one for one in at_hand if one is not first), key=lambda one: one.cost.value)
-    assert recommended_first(cheaper)[1:] == tuple(one for one in cheaper if one is not recommended_first(cheaper)[0])
+    assert recommended(sorted(at_hand, key=lambda one: one.cost.value)) is first
 
 
 def names(*options: Traits) -> dict[str, int]:

@@ -140,6 +140,33 @@ def test_a_format_without_a_checkpoint_is_a_risk_of_the_plan() -> None:
     assert "no checkpoint in nvfp4 is known here" in shown and "Loads " not in shown
 
 
+def test_a_format_that_somebody_has_to_make_first_stands_behind_those_that_load(tmp_path: Path) -> None:
+    both, alone = (chat(BASE_70B, precision=names, rate="4/s") for names in (["nvfp4", "fp8"], ["nvfp4"]))
+    weights = [option.configuration.precision.weights for option in both.options if option.sure]
+    assert weights[0] == "fp8" and "nvfp4" in weights and "fp8" not in weights[weights.index("nvfp4") :]
+    assert both.options[0].cost.value > alone.options[0].cost.value
+    assert "of those whose checkpoint is known" in both.options[0].verdict
+    behind = next(option for option in both.options if option.configuration.precision.weights == "nvfp4")
+    assert "no checkpoint in nvfp4 is known: quantise one first" in behind.verdict
+    assert alone.options[0].configuration == behind.configuration and "quantise one first" in alone.options[0].verdict
+    (told,) = [one for one in both.rejected if one.verdict.limit == "checkpoint"]
+    assert told.verdict.nearest == "precision nvfp4"
+    assert run("export", kept(both, tmp_path), "--to", "vllm").exit_code == 0
+
+
+def test_a_published_format_leads_where_it_is_the_cheapest() -> None:
+    plan = chat(LLAMA_70B, precision=["nvfp4", "fp8"], rate="4/s")
+    assert (
+        plan.options[0].configuration.precision.weights == "nvfp4" and "whose checkpoint" not in plan.options[0].verdict
+    )
+
+
+def test_of_a_batch_too_a_format_that_loads_comes_first() -> None:
+    plan = tonnage.plan_batch(BASE_70B, items="100k", traffic="chat", accelerator="B200", precision=["nvfp4", "fp8"])
+    weights = [option.configuration.precision.weights for option in plan.options]
+    assert weights[0] == "fp8" and "quantise one first" in plan.options[weights.index("nvfp4")].verdict
+
+
 def test_llama_cpp_is_given_files_that_it_reads(tmp_path: Path) -> None:
     plan = chat("Qwen/Qwen3-8B", accelerator="L40S", engine=["llamacpp"], precision=["gguf-q8_0"], rate="0.2/s")
     written = run("export", kept(plan, tmp_path), "--to", "llamacpp")

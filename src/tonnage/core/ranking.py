@@ -161,13 +161,15 @@ def weighed_usd_per_h(option: ServeOption) -> float:
     return bill.compared_usd_per_hour * (STALE if bill.stale else 1.0) + kinds * UPKEEP_USD_PER_H
 
 
-def recommended_first(options: Sequence[ServeOption]) -> tuple[ServeOption, ...]:
-    """Options by cost with the one to recommend in front; as they are where none is as sure as asked for."""
-    if not options or not options[0].sure:
-        return tuple(options)
+def recommended(options: Sequence[ServeOption]) -> ServeOption:
+    """
+    Which of some options by cost to recommend: of those as sure as asked for what weighs least, else the first.
+
+    At least one option is given.
+    """
     first = options[0]
-    lead = min((o for o in options if o.sure and o.bill.trust == first.bill.trust), key=weighed_usd_per_h)
-    return (lead, *(option for option in options if option is not lead))
+    alike = [one for one in options if first.sure and one.sure and one.bill.trust == first.bill.trust]
+    return min(alike, key=weighed_usd_per_h, default=first)
 
 
 def at_risk(options: Sequence[Option]) -> Option | None:

@@ -82,7 +82,8 @@ def step_of(request: Mapping[str, Any], *, additions: Additions) -> Step:
     TonnageError
         The request is wrong.
     """
-    from tonnage.questions.serve.plan import FOLDED, serve_options
+    from tonnage.questions.serve.decide import FOLDED
+    from tonnage.questions.serve.plan import serve_options
     from tonnage.questions.serve.question import serve_request
 
     asked = serve_request(request, additions=additions)

@@ -26,11 +26,12 @@ from tonnage.core.header import COMMUNITY, Context, names_taken
 from tonnage.core.ranking import frontier
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.batch_plan import BatchOption, TradeOff, cheapest_on
-from tonnage.domain.plan import BreakEven
+from tonnage.domain.plan import BreakEven, Configuration
 from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Batch
 from tonnage.questions.batch.work import Candidate, JobRun, Work
+from tonnage.questions.serve.limits import unmade_text
 from tonnage.units import show, whole_percent
 
 MAX_KINDS: Final = 8
@@ -79,9 +80,13 @@ def lead_reason(first: BatchOption, *, confidence: float) -> str:
     return f"cheapest that is in time with at least {asked} ({whole_percent(first.chance)})"
 
 
-def risk(option: BatchOption) -> str:
-    """How likely an option is in time where that is less than asked for; empty otherwise."""
-    return "" if option.chance is None or option.sure else f"in time with {whole_percent(option.chance)} only"
+def risk(option: BatchOption, *, lacks: Callable[[Configuration], bool]) -> str:
+    """
+    How likely an option is in time where that is less than asked for, and that its checkpoint has to be made first
+    where `lacks` says so; empty otherwise.
+    """
+    late = "" if option.chance is None or option.sure else f"in time with {whole_percent(option.chance)} only"
+    return "; ".join(filter(None, (late, unmade_text(option.configuration) if lacks(option.configuration) else "")))
 
 
 def arithmetic(option: BatchOption) -> str:

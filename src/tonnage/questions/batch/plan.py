@@ -7,7 +7,7 @@ deadline at the rate that holds with the confidence asked for; start, interrupti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from functools import partial
 from operator import add
@@ -83,18 +83,20 @@ def _search(asked: Context[Batch]) -> Found[Batch, BatchOption, BatchPlan]:
     open_sites, excluded = sites(request.filters, additions=asked.additions) if no_format is None else ((), ())
     look = partial(_look, asked, allowed, tuple(with_slices(open_sites)))
     seen = look()
+    lacks = partial(limits.unmade, request=request, model=asked.model)
+    in_order = partial(_in_order, lacks=lacks)
     if not allowed.precisions:
         other = look(startable=False)
         if any(option.sure for option in seen.options):
-            first, options = _in_order(seen.options)[0], _in_order(other.options)
+            first, options = in_order(seen.options)[0], in_order(other.options)
             refused += limits.needs_checkpoint(request, asked.model, first=first, options=options)
         else:
             seen = _Look(*map(add, seen, other))
     ranked = with_verdicts(
-        tuple(_in_order(seen.options)),
+        tuple(in_order(seen.options)),
         lead=partial(narrative.lead_reason, confidence=request.confidence),
         arithmetic=narrative.arithmetic,
-        risk=narrative.risk,
+        risk=partial(narrative.risk, lacks=lacks),
     )
     return Found(
         options=ranked,
@@ -138,6 +140,7 @@ def _look(asked: Context[Batch], allowed: Batch, open_sites: Sequence[Site], *, 
     """Every configuration that can be started from the model's checkpoint, or every one that needs another."""
     request = asked.request
     seen = _Look([], [], [], [], 0)
+    best = partial(_best, lacks=partial(limits.unmade, request=request, model=asked.model))
     evaluated = 0
     for site in open_sites:
         here: list[JobRun] = []
@@ -156,12 +159,14 @@ def _look(asked: Context[Batch], allowed: Batch, open_sites: Sequence[Site], *, 
                     here.append(sized)
             seen.chances.extend(places)
         seen.found.extend(here)
-        seen.options.extend(option_of(one, accelerator=site.accelerator, today=asked.today) for one in _best(here))
+        seen.options.extend(option_of(one, accelerator=site.accelerator, today=asked.today) for one in best(here))
     return seen._replace(evaluated=evaluated)
 
 
-def _in_order(options: list[BatchOption]) -> list[BatchOption]:
-    return primary_first(sorted(options, key=surely_cheapest))
+def _in_order(options: list[BatchOption], *, lacks: Callable[[Configuration], bool]) -> list[BatchOption]:
+    """The cheapest first of those as sure, those whose checkpoint somebody has to make first behind the others."""
+    ordered = primary_first(sorted(options, key=surely_cheapest))
+    return sorted(ordered, key=lambda one: (not one.sure, lacks(one.configuration)))
 
 
 def _as_serve(request: Batch) -> Serve:
@@ -308,12 +313,12 @@ def _most_instances(request: Batch, at: Candidate) -> int:
     return int(most / offer.count) // at.step * at.step
 
 
-def _best(found: list[JobRun]) -> list[JobRun]:
-    """The first runs of a site at each term, in the order of options."""
+def _best(found: list[JobRun], *, lacks: Callable[[Configuration], bool]) -> list[JobRun]:
+    """The first runs of a site at each term, of those whose checkpoint is there and of the others, by cost."""
     ranked = sorted(found, key=_surely_cheapest)
-    terms: dict[str, list[JobRun]] = {}
+    terms: dict[tuple[str, bool], list[JobRun]] = {}
     for one in ranked:
-        terms.setdefault(one.at.term, []).append(one)
+        terms.setdefault((one.at.term, lacks(one.at.work.configuration)), []).append(one)
     kept = [one for group in terms.values() for one in group[:KEPT_PER_TERM]]
     return sorted(kept, key=_surely_cheapest)
 

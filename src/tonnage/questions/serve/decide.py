@@ -12,16 +12,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from tonnage.core.header import Infeasible
-from tonnage.core.ranking import EVEN, unlikely
+from tonnage.core.ranking import EVEN, recommended, unlikely, with_verdicts
 from tonnage.core.stop import Abandoned, abandoned_at_stop, best_is_known, stop_asked
+from tonnage.domain.model import Model
 from tonnage.domain.plan import ConfidencePrice, Configuration, Decision, ServeOption
 from tonnage.domain.requests.serve import Serve
-from tonnage.questions.serve import limits
+from tonnage.pricing.bills import primary_first
+from tonnage.questions.serve import limits, narrative
 from tonnage.questions.serve.option import (
     Candidate,
     Cost,
@@ -49,6 +52,8 @@ BEYOND: Final = 1.25
 """Times the most that was seen, for those that were not."""
 CONTENDERS: Final = 8
 """Sure options after which a candidate that is dearer at best is no longer simulated: as many as are shown."""
+FOLDED: Final = 5.0
+"""Times the cost of the plan, beyond which a single replica is not looked at. [-]"""
 KEPT_PER_SITE: Final = 3
 CONFIDENCE_STEPS: Final = (-0.2, -0.1, 0.1, 0.15)
 """Other confidences that are priced, from the one asked for. [-]"""
@@ -346,12 +351,36 @@ def candidate_of(option: ServeOption, found: list[Priced]) -> Candidate:
     return next(one for one, other in found if (other.configuration, other.bill) == (option.configuration, option.bill))
 
 
-def best_of_each(request: Serve, found: list[Priced]) -> list[ServeOption]:
-    """Options in their order, the best few of each accelerator and link, each with its account."""
-    return [add_costs(request, option, found=c) for c, option in _rows_to_show(found)]
+def ranked_of(request: Serve, model: Model, serving: list[Priced]) -> tuple[tuple[ServeOption, ...], list[Infeasible]]:
+    """
+    The best few options of each accelerator and link in their order, each with its account, those whose checkpoint
+    somebody has to make first behind the others as sure; and those that the load makes as dear as a replica is when it
+    is not looked at.
+    """
+    lacks = partial(limits.unmade, request=request, model=model)
+    shown = [add_costs(request, option, found=candidate) for candidate, option in _rows_to_show(serving)]
+    in_order = sorted(primary_first(shown), key=lambda one: (not one.sure, lacks(one.configuration)))
+    by_cost, dear = _without_too_dear(in_order, times=FOLDED)
+    if not by_cost:
+        return (), dear
+    made = [one for one in by_cost if not lacks(one.configuration)] or by_cost
+    first = recommended(made)
+    unmade = [one for one in by_cost if one.sure and lacks(one.configuration)]
+    told = with_verdicts(
+        tuple(sorted(by_cost, key=lambda one: one is not first)),
+        lead=partial(
+            narrative.lead_reason,
+            request=request,
+            cheapest=made[0],
+            passed=bool(unmade) and not lacks(first.configuration),
+        ),
+        arithmetic=narrative.arithmetic,
+        risk=partial(narrative.risk, request=request, lacks=lacks),
+    )
+    return told, dear
 
 
-def without_too_dear(
+def _without_too_dear(
     options: Sequence[ServeOption], *, times: float
 ) -> tuple[tuple[ServeOption, ...], list[Infeasible]]:
     """Options that cost at most so many times the first, and a verdict for each of the others."""
@@ -372,16 +401,17 @@ def without_too_dear(
 def _rows_to_show(found: list[Priced]) -> list[Priced]:
     """
     Priced candidates in the order of options, each configuration once as sure as asked and once less sure, the best few
-    of each accelerator and link, and the cheapest with an even chance.
+    of each accelerator and link whose checkpoint is there, then of those whose is not, and the cheapest with an even
+    chance.
     """
     kept: list[Priced] = []
     seen: set[tuple[str, bool]] = set()
-    counts: Counter[tuple[str, str | None]] = Counter()
+    counts: Counter[tuple[str, str | None, bool]] = Counter()
     likely = [one for _, one in found if not one.sure and (one.chance or 0.0) >= EVEN]
     even = min(likely, key=lambda one: (one.bill.trust != "primary", one.bill.compared_usd_per_hour), default=None)
-    for pair in sorted(found, key=lambda pair: rank_of(pair[1])):
+    for pair in sorted(found, key=lambda pair: (not pair[1].sure, pair[0].unmade, *rank_of(pair[1]))):
         candidate, option = pair
-        place = (candidate.site.accelerator.id, candidate.site.intra_link)
+        place = (candidate.site.accelerator.id, candidate.site.intra_link, candidate.unmade)
         name = _name(candidate.configuration), option.sure
         if option is not even and (name in seen or counts[place] >= KEPT_PER_SITE):
             continue

@@ -175,6 +175,22 @@ def published_for(run: Configuration, *, request: Serve | Batch, model: Model) -
     return published_in(request.model, id=model.id, stored=run.precision.stored, engine=run.engine.name)
 
 
+def unmade(run: Configuration, *, request: Serve | Batch, model: Model) -> bool:
+    """No checkpoint is known that the engine loads these weights from: somebody has to quantise one first."""
+    return _not_the_models_own(run, model) and published_for(run, request=request, model=model) is None
+
+
+def unmade_text(run: Configuration) -> str:
+    """What the weights of a configuration ask for first, where they are `unmade`."""
+    return f"no checkpoint in {run.precision.stored} is known: quantise one first"
+
+
+def _not_the_models_own(run: Configuration, model: Model) -> bool:
+    own = run.precision.experts is not None and run.precision.experts == model.experts_dtype
+    stored = model.quantization or model.native_dtype
+    return not own and not engine_spec(run.engine.name).loads(run.precision.weights, stored=stored)
+
+
 def other_checkpoints(
     options: Iterable[ServeOption | BatchOption], *, request: Serve | Batch, model: Model
 ) -> dict[str, dict[str, str | None]]:
@@ -185,11 +201,9 @@ def other_checkpoints(
     is known; absent where all do. One engine's: the first option's of each format. `engines`: the release of each
     engine, which predictions, images and flags are of.
     """
-    stored, found = model.quantization or model.native_dtype, dict[str, str | None]()
-    releases = dict[str, str | None]()
+    found, releases = dict[str, str | None](), dict[str, str | None]()
     for run in (option.configuration for option in options):
-        own = run.precision.experts is not None and run.precision.experts == model.experts_dtype
-        if not own and not engine_spec(run.engine.name).loads(run.precision.weights, stored=stored):
+        if _not_the_models_own(run, model):
             named = published_for(run, request=request, model=model)
             found.setdefault(run.precision.stored, named.checkpoint if named else None)
         if release := release_of(run.engine.name, run.engine):

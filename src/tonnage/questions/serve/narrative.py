@@ -6,6 +6,7 @@ Every sentence is made from the plan"s own numbers; nothing here decides anythin
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 from tonnage.catalog import accelerators_text, model_name, part_name, parts_name, seller
@@ -13,13 +14,14 @@ from tonnage.core.header import COMMUNITY, Context, names_taken, what_if
 from tonnage.core.ranking import at_risk, weighed_usd_per_h
 from tonnage.core.replica import Replica
 from tonnage.domain.metrics import SPEEDS, objectives
-from tonnage.domain.plan import Decision, SeparatePools, ServeOption, SimulatedCapacity, Sizing
+from tonnage.domain.plan import Configuration, Decision, SeparatePools, ServeOption, SimulatedCapacity, Sizing
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.serve_parts import FleetDay
 from tonnage.engines.registry import engine_title
 from tonnage.errors import listed
 from tonnage.pricing.bills import HOURS_PER_MONTH, usd_per_hour_of
+from tonnage.questions.serve.limits import unmade_text
 from tonnage.simulation.capacity import Point
 from tonnage.simulation.router import working_replicas
 from tonnage.units import plural, show, whole_percent
@@ -33,18 +35,24 @@ def describe_option(option: ServeOption) -> str:
     return f"{accelerators_text(option)} at {show(option.bill.usd_per_hour, 'USD/h')} ({option.bill.term})"
 
 
-def lead_reason(first: ServeOption, *, request: Serve, cheapest: ServeOption | None) -> str:
-    """Why the first option leads, also where another is cheaper."""
+def lead_reason(
+    first: ServeOption, *, request: Serve, cheapest: ServeOption | None = None, passed: bool = False
+) -> str:
+    """
+    Why the first option leads, also where another is cheaper; `passed`: others as sure, whose checkpoint is not there,
+    stand behind it.
+    """
+    made = " of those whose checkpoint is known" if passed else ""
     if first.chance is None:
-        return "cheapest at this load; no objective was given"
+        return f"cheapest{made} at this load; no objective was given"
     asked = whole_percent(request.confidence)
     if not first.sure:
         return f"likeliest to meet every objective: {whole_percent(first.chance)}, and none has {asked}"
     met = f"meets every objective with at least {asked} ({whole_percent(first.chance)})"
-    if cheapest is None or first.configuration == cheapest.configuration:
-        return f"cheapest that {met}"
+    if cheapest is None or first is cheapest:
+        return f"cheapest{made} that {met}"
     own, other = (show(weighed_usd_per_h(option), "USD/h") for option in (first, cheapest))
-    return f"{met} at the least weighed price: {own}, and {other} for the cheapest ({_weighed(cheapest)})"
+    return f"{met} at the least weighed price{made}: {own}, and {other} for the cheapest ({_weighed(cheapest)})"
 
 
 def _weighed(option: ServeOption) -> str:
@@ -67,10 +75,14 @@ def cheaper_at_risk(request: Serve, options: tuple[ServeOption, ...]) -> str:
     return f"{accelerators_text(best)} at {price}: {risk(best, request=request)}"
 
 
-def risk(option: ServeOption, *, request: Serve) -> str:
-    """How likely it is to meet every objective where that is less than asked for; empty otherwise."""
+def risk(option: ServeOption, *, request: Serve, lacks: Callable[[Configuration], bool] | None = None) -> str:
+    """
+    How likely it is to meet every objective where that is less than asked for, and that its checkpoint has to be made
+    first where `lacks` says so; empty otherwise.
+    """
+    unmade = unmade_text(option.configuration) if lacks and lacks(option.configuration) else ""
     if option.chance is None or option.sure:
-        return ""
+        return unmade
     c, slo = option.capacity, request.slo
     found = [
         f"{metric.title} may reach {show(latest, metric.unit, digits=2)}"
@@ -80,7 +92,8 @@ def risk(option: ServeOption, *, request: Serve) -> str:
         if (latest := latency.high or latency.value) > limit
     ]
     far = f": {' and '.join(found)} within error" if found else ""
-    return f"meets every objective with {whole_percent(option.chance)} only{far} ({option.basis})"
+    odds = f"meets every objective with {whole_percent(option.chance)} only{far} ({option.basis})"
+    return "; ".join(filter(None, (unmade, odds)))
 
 
 def arithmetic(option: ServeOption) -> str:

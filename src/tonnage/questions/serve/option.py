@@ -72,6 +72,8 @@ class Candidate(Record, kw_only=True):
     """By the mean field: the replica, or prefill and decode workers in its place, of which `replica` is then one."""
     odds: Odds
     """Of meeting the objectives, by the mean field."""
+    unmade: bool = False
+    """No checkpoint in its weights is known."""
     scale: float = 1.0
     """Simulated capacity over the mean field's. [-]"""
 

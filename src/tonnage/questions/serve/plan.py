@@ -25,7 +25,7 @@ from tonnage.core.calibration_use import Run, at_once
 from tonnage.core.driver import Found, Kind, alone, plan_or_relax
 from tonnage.core.header import Context, Infeasible, as_asked, nearness, quick_without_simulator
 from tonnage.core.quality import apply_quality_floor, changes_among
-from tonnage.core.ranking import frontier, recommended_first, with_verdicts
+from tonnage.core.ranking import frontier
 from tonnage.core.replica import kept_replicas
 from tonnage.core.session_reuse import reusing_replica, sessions_assumed
 from tonnage.core.sites import Site, rack_notes, reach_of, sites, with_slices
@@ -36,22 +36,21 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.domain.serve_parts import FleetDay, ImageCosts
 from tonnage.domain.sessions import SessionCosts
 from tonnage.physics.known import Known, remembered
-from tonnage.pricing.bills import primary_first
 from tonnage.questions.serve import limits, narrative
 from tonnage.questions.serve.apart import separate_pools
 from tonnage.questions.serve.break_even import serve_break_even
 from tonnage.questions.serve.chance import Curve, Odds
 from tonnage.questions.serve.day import fleet_day
 from tonnage.questions.serve.decide import (
+    FOLDED,
     Priced,
     adapters_kept,
-    best_of_each,
     candidate_of,
     confidence_prices,
     decide_candidates,
     estimate_candidates,
+    ranked_of,
     with_load_curve,
-    without_too_dear,
 )
 from tonnage.questions.serve.option import Candidate, costs_of, has_objectives, most_of, roofline
 from tonnage.questions.serve.settings import best_settings, chances_of
@@ -69,8 +68,6 @@ LARGEST_REPLICA = 64
 """Of the largest replica looked at: eight nodes of eight, or a rack of 72 less its spare trays. [accelerators]"""
 MOST_KEPT = 4096
 """Replicas that one question keeps: without one of its constraints most are asked for again. [-]"""
-FOLDED = 5.0
-"""Times the cost of the plan, beyond which a single replica is not looked at. [-]"""
 BY_NEARNESS = nearness(
     {"cost": 0, "budget": 0, "count": 0, "tpot": 1, "ttft": 1, "e2e": 1, "offer": 2, "cache": 3, "memory": 4}
 )
@@ -107,11 +104,13 @@ def _look(asked: Context[Serve]) -> Found[Serve, ServeOption, ServePlan]:
     within = replace(asked, request=allowed)
     search = _search(within, open_sites)
     ranked = search.ranked
-    if not allowed.precisions and ranked and ranked[0].sure and not stop_asked():
-        # The option by averages that another checkpoint would bring, where it costs less than the first.
-        averaged = replace(within, request=replace(allowed, quick=True))
-        other = _search_formats(averaged, open_sites, times=1.0, startable=False, known={})
-        refused += limits.needs_checkpoint(request, model, first=ranked[0], options=other.ranked)
+    if ranked and ranked[0].sure and not stop_asked():
+        # The option that another checkpoint would bring, where it costs less than the first: by averages, if unasked.
+        other = [one for one in ranked[1:] if limits.unmade(one.configuration, request=request, model=model)]
+        if not allowed.precisions:
+            averaged = replace(within, request=replace(allowed, quick=True))
+            other += _search_formats(averaged, open_sites, times=1.0, startable=False, known={}).ranked
+        refused += limits.needs_checkpoint(request, model, first=ranked[0], options=other)
     return Found(
         options=with_load_curve(request, ranked, found=search.serving),
         missed=search.missed,
@@ -216,7 +215,7 @@ def _search(
         return found
     other = _search_formats(asked, open_sites, times=times, startable=False, known=known)
     serving = found.serving + other.serving
-    ranked, dear = _ranked(asked.request, serving)
+    ranked, dear = ranked_of(asked.request, asked.model, serving)
     return _Search(found.outcomes + other.outcomes, serving, found.missed + other.missed + dear, ranked)
 
 
@@ -246,21 +245,8 @@ def _search_formats(
     found = (estimate_candidates if by_averages else decide_candidates)(request, candidates, today=asked.today)
     missed += [outcome for outcome in found if isinstance(outcome, Infeasible)]
     serving = [pair for pair in found if not isinstance(pair, Infeasible)]
-    ranked, dear = _ranked(request, serving)
+    ranked, dear = ranked_of(request, asked.model, serving)
     return _Search(outcomes, serving, missed + dear, ranked)
-
-
-def _ranked(request: Serve, serving: list[Priced]) -> tuple[tuple[ServeOption, ...], list[Infeasible]]:
-    """Options in their order, and those that the load makes as dear as a replica is when it is not looked at."""
-    by_cost, dear = without_too_dear(primary_first(best_of_each(request, serving)), times=FOLDED)
-    kept = recommended_first(by_cost)
-    told = with_verdicts(
-        kept,
-        lead=partial(narrative.lead_reason, request=request, cheapest=by_cost[0] if by_cost else None),
-        arithmetic=narrative.arithmetic,
-        risk=partial(narrative.risk, request=request),
-    )
-    return told, dear
 
 
 def serve_options(
@@ -350,6 +336,7 @@ def _worth_it(
             else:
                 tries.append((each * tried.layout.ranks, len(tries), site, tried))
     asked, dear = has_objectives(request), dict[str, float]()
+    loads = any(not limits.unmade(configuration, request=request, model=model) for *_, configuration in tries)
     looked_at: list[tuple[Site, Candidate | Infeasible]] = []
     for least, _, site, configuration in sorted(tries, key=lambda one: one[:2]):
         if least > times * best:
@@ -357,7 +344,8 @@ def _worth_it(
             continue
         found = outcome(site=site, configuration=configuration)
         looked_at.append((site, found))
-        if isinstance(found, Candidate) and not (asked and found.firm(request) <= 0.0):
+        behind = isinstance(found, Candidate) and found.unmade and loads  # no bound for what it stands behind
+        if isinstance(found, Candidate) and not behind and not (asked and found.firm(request) <= 0.0):
             best = min(best, primary_cost(request, found))
     places = {configuration.accelerator: configuration for _, _, _, configuration in reversed(tries)}
     too_dear = [
@@ -418,9 +406,11 @@ def outcome_of(
         else:
             state, best, binds = most
             odds = Odds(Curve(request, replica, state=state), request.slo)
+            lacks = limits.unmade(configuration, request=request, model=model)
             known[key] = Candidate(
-                site=site, configuration=configuration, replica=replica, best=best, binds=binds, state=state, odds=odds
-            )
+                site=site, configuration=configuration, replica=replica, best=best, binds=binds, state=state, odds=odds,
+                unmade=lacks,
+            )  # fmt: skip
     found: Candidate | Infeasible = known[key]
     return found
 
