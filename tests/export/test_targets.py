@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 import yaml
 from tests.asked import Refused
+from tests.command import told
 from tests.export.plans import CASES, TWO_NODES, exported, plan
 
 import tonnage
-from tonnage.catalog.providers import providers
-from tonnage.cli.measure_accept import accept
 
 ORCHESTRATORS = ("compose", "kubernetes", "skypilot", "dstack", "slurm", "ray-serve")
 DRAFT = "yuhuili/EAGLE3-LLaMA3.3-Instruct-70B"
@@ -149,7 +148,8 @@ def test_no_other_provider_is_taken_than_the_planned_one(target: str, changes: d
 
 def test_providers_of_orchestrators_are_called_as_the_catalogue_calls_them() -> None:
     rows = list(csv.DictReader(files("tonnage.export").joinpath("data/clouds.csv").read_text("utf-8").splitlines()))
-    assert {row["provider"] for row in rows} <= {*providers(), "own"}
+    known = {line.split()[0] for line in told("catalog", "providers").stdout.splitlines() if line.strip()}
+    assert {row["provider"] for row in rows} <= known | {"own"}
     assert all(row["source"] and row["read"] for row in rows)
     assert yaml.safe_load(written("dstack", provider="vast"))["backends"] == ["vastai"]
 
@@ -170,10 +170,10 @@ def test_few_devices_are_told_to_need_a_reference(count: int, alone: bool) -> No
 
 
 def test_the_command_that_accepts_a_machine_is_one(tmp_path: Path) -> None:
-    text = "".join(exported(plan(accelerators_per_instance=4), "vllm").values())
-    words = shlex.split(text.partition("tonnage measure accept ")[2].partition("\n")[0])
-    command = accept.make_context("accept", [*words[:3], "--device", "cpu", "--out", str(tmp_path / words[-1])])
-    assert command.params["count"] == 4 and tonnage.accelerator(command.params["what"]).id == words[0]
+    text = written("vllm", accelerators_per_instance=4)
+    words = shlex.split(text.partition("# Once a machine is up")[2].partition("tonnage ")[2].partition("\n")[0])
+    done = told(*words[:-1], str(tmp_path / words[-1]), "--time", "1 s")
+    assert done.exit_code == 2 and done.stderr == "tonnage: --time: 5 s to 20 min\n"
 
 
 def test_spot_arrives() -> None:

@@ -9,12 +9,18 @@ date was not read. Of several, the first that the engine reads is taken: tables 
 from __future__ import annotations
 
 from functools import cache
+from typing import Final
 
+from tonnage.catalog.hub.names import MAX_NAME_LENGTH, parse_name, tuning
 from tonnage.catalog.rows import DATA, read_rows
 from tonnage.record import Record
 
 _FOUR_BITS = {"int4": ("int4", "awq", "gptq")}
 """Four bits in groups of 128 are one format to load, however they were found."""
+
+
+CHAT: Final = frozenset({"instruct", "it", "chat"})
+"""Words for a tuning that answers a chat."""
 
 
 class Checkpoint(Record, kw_only=True):
@@ -83,6 +89,29 @@ def published_in(name: str, *, id: str, stored: str, engine: str) -> Checkpoint 
     """
     wanted, known = _plain(name if "/" in name else id), _FOUR_BITS.get(stored, (stored,))
     return next((one for one in checkpoints() if _plain(one.model) == wanted and _reads(one, known, engine)), None)
+
+
+@cache
+def chat_variant(name: str) -> str | None:
+    """
+    The model of the same name that was tuned to answer a chat, where the name alone says no tuning and one is known.
+
+    Examples
+    --------
+    >>> chat_variant("llama 3.1 8B"), chat_variant("Qwen/Qwen3-8B")
+    ('meta-llama/Llama-3.1-8B-Instruct', None)
+    """
+    if len(name) > MAX_NAME_LENGTH:
+        return None
+    key, words = parse_name(name).key, tuning(name)
+    return next(
+        (
+            one.model
+            for one in checkpoints()
+            if parse_name(one.model).key == key and len(chat := tuning(one.model) - words) == 1 and chat <= CHAT
+        ),
+        None,
+    )
 
 
 def _reads(one: Checkpoint, formats: tuple[str, ...], engine: str) -> bool:

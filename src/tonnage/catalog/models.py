@@ -90,6 +90,11 @@ def hub_id(name: str) -> str | None:
     return next((id for id in known if id.rpartition("/")[2].lower() == bare), None)
 
 
+def loaded_as(name: str, *, id: str) -> str:
+    """The checkpoint that a plan of a model called `name` loads, `id` being the catalogue's of its shape."""
+    return name if "/" in name else hub_id(name) or id
+
+
 class PublishedCheckpoint(Record, kw_only=True):
     """A checkpoint that was published with some of its weights in more bits than the format that it is named by."""
 

@@ -63,3 +63,45 @@ def test_exports_name_the_draft_in_the_engine_s_own_flags(engine: str, flags: tu
     assert done.exit_code == 0, done.output
     script = (tmp_path / "files" / "serve.sh").read_text().replace("\\\n", "")
     assert all(flag in script for flag in (option.configuration.engine.draft_model, *flags))
+
+
+BASE = {"model": "llama 3.1 8b", "accelerator": "L4", "rate": "2/s", "ttft": None, "tpot": "40 ms"}
+
+
+@pytest.mark.parametrize(
+    ("model", "drafts"),
+    [
+        ("llama 3.1 8b", False),
+        ("meta-llama/Llama-3.1-8B", False),
+        ("llama 3.1 8b instruct", True),
+        ("meta-llama/Meta-Llama-3.1-8B-Instruct", True),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic", True),
+        ("Qwen/Qwen3-8B-Base", False),
+        ("Qwen3-8B", True),
+    ],
+)
+def test_a_draft_is_planned_for_the_tuning_that_it_was_trained_for_alone(model: str, drafts: bool) -> None:
+    told = plan(**BASE | {"model": model}).provenance.assumed
+    assert any("speculative decoding of 3 tokens a step by" in line for line in told) == drafts
+    assert any("another tuning keeps fewer of its tokens; --draft-acceptance" in line for line in told) != drafts
+
+
+def test_a_stated_acceptance_drafts_for_any_tuning_and_says_so() -> None:
+    made = plan(**BASE, draft_acceptance="50 %").provenance.assumed
+    assert any("stated in the request" in line for line in made)
+    assert any(line.endswith("another tuning keeps fewer of its tokens") for line in made)
+
+
+def test_a_base_model_before_a_chat_is_remarked_and_every_file_names_it_alone(tmp_path: Path) -> None:
+    path = str(tmp_path / "plan.json")
+    asked = ("--rate", "2/s", "--tpot", "40 ms", "-a", "L4", "--quick", "-o", path)
+    shown = " ".join(told("plan", "serve", "llama 3.1 8b", "--traffic", "chat", *asked).stdout.split())
+    assert "meta-llama/Meta-Llama-3.1-8B is the base model, which completes texts" in shown
+    assert "meta-llama/Llama-3.1-8B-Instruct answers a chat" in shown
+    files = told("export", path, "--to", "all", "-o", str(tmp_path / "files"))
+    assert files.exit_code == 0
+    texts = [file.read_text("utf-8") for file in (tmp_path / "files").rglob("*") if file.is_file()]
+    assert sum("meta-llama/Meta-Llama-3.1-8B" in text for text in texts) > 8 and not any("Instruct" in t for t in texts)
+    instruct = told("plan", "serve", "llama 3.1 8b instruct", "--traffic", "chat", *asked).stdout
+    completing = told("plan", "serve", "llama 3.1 8b", "--traffic", "summarization", *asked).stdout
+    assert "base model" not in instruct + completing

@@ -145,6 +145,17 @@ def parse_name(name: str) -> ParsedName:
     return ParsedName(key, quantization, tuple(steps))
 
 
+def tuning(name: str) -> frozenset[str]:
+    """
+    The words of a name that say how a model of its shape was tuned, and of which day it is.
+
+    >>> sorted(tuning("nvidia/Llama-3.1-70B-Instruct-FP8")), sorted(tuning("llama 3.1 70b"))
+    (['instruct'], [])
+    """
+    told = (re.fullmatch(r"'(.+)' changes no shape", step) for step in parse_name(name).steps)
+    return frozenset(step[1] for step in told if step)
+
+
 def _precision(name: str, steps: list[str]) -> tuple[str, str | None]:
     """The name without its precision suffixes, and the format they mean: the innermost level, the last other one."""
     if _HINT.search(name) is None:

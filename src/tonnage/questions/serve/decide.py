@@ -351,7 +351,9 @@ def candidate_of(option: ServeOption, found: list[Priced]) -> Candidate:
     return next(one for one, other in found if (other.configuration, other.bill) == (option.configuration, option.bill))
 
 
-def ranked_of(request: Serve, model: Model, serving: list[Priced]) -> tuple[tuple[ServeOption, ...], list[Infeasible]]:
+def ranked_of(
+    request: Serve, model: Model, *, serving: list[Priced]
+) -> tuple[tuple[ServeOption, ...], list[Infeasible]]:
     """
     The best few options of each accelerator and link in their order, each with its account, those whose checkpoint
     somebody has to make first behind the others as sure; and those that the load makes as dear as a replica is when it

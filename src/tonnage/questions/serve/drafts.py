@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from tonnage.catalog import model_name
-from tonnage.catalog.eagle import accepted, eagle_draft, eagle_drafts
-from tonnage.catalog.models import PublishedDraft, eagle_targets, published_draft
+from tonnage.catalog.eagle import accepted, eagle_drafts
+from tonnage.catalog.hub.names import tuning
+from tonnage.catalog.models import PublishedDraft, eagle_targets, loaded_as, published_draft
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration, Decision, ServeOption
 from tonnage.domain.requests.groups import AdapterFields, Adapters
@@ -42,7 +43,8 @@ Chains of one, tried as well, led none of six plans alone and took as long again
 
 def drafts_for(request: Serve, model: Model) -> tuple[PublishedDraft, ...]:
     """
-    What a plan may draft, and how much of it is kept: as the request states it, or as published of model or draft.
+    What a plan may draft, and how much of it is kept: as the request states it, or as published of model or draft. What
+    is published of a draft holds for the tuning that it was trained for, so another is drafted for as stated alone.
 
     Raises
     ------
@@ -51,6 +53,8 @@ def drafts_for(request: Serve, model: Model) -> tuple[PublishedDraft, ...]:
     """
     drafts = eagle_drafts(model.id) if model.id in eagle_targets() and not model.mtp_layers else ()
     stated = request.draft_acceptance
+    if stated is None:
+        drafts = tuple(one for one in drafts if tuning(one.trained_for) == _tuning(request, model))
     if stated is not None:
         if not model.mtp_layers and not drafts:
             raise BadRequest(
@@ -73,20 +77,20 @@ def drafts_for(request: Serve, model: Model) -> tuple[PublishedDraft, ...]:
     return ()
 
 
-def draft_notes(request: Serve, model: Model, *, drafts: tuple[PublishedDraft, ...]) -> tuple[str, ...]:
-    """
-    A note where the draft was trained for another model than the one asked for; empty otherwise, and for a model's own
-    layers. `drafts` holds one at least.
-    """
-    named = drafts[0].model
-    if named is None:
+def draft_notes(request: Serve, model: Model) -> tuple[str, ...]:
+    """A note where the published draft was trained for another tuning of the model than the one asked for."""
+    other = [one for one in eagle_drafts(model.id) if tuning(one.trained_for) != _tuning(request, model)]
+    if not other or model.mtp_layers:
         return ()
-    trained = eagle_draft(named).trained_for
-    if trained in {model.id, request.model}:
-        return ()
+    say = "" if request.draft_acceptance is not None else "; --draft-acceptance plans it with what yours keeps"
     return (
-        f"{named} was trained on answers of {model_name(trained)}: another checkpoint of its shape keeps fewer tokens",
+        f"{other[0].id} was trained on answers of {model_name(other[0].trained_for)}: another tuning keeps fewer "
+        f"of its tokens{say}",
     )
+
+
+def _tuning(request: Serve, model: Model) -> frozenset[str]:
+    return tuning(loaded_as(request.model, id=model.id))
 
 
 def drafts_told(drafts: tuple[PublishedDraft, ...]) -> str:

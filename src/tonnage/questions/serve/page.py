@@ -8,6 +8,8 @@ from typing import Final
 import msgspec
 
 from tonnage.catalog import model_name, parts_name, product, provider_name
+from tonnage.catalog.checkpoints import chat_variant
+from tonnage.catalog.models import loaded_as
 from tonnage.domain.answer import Quantity
 from tonnage.domain.metrics import SPEEDS, objectives, objectives_text
 from tonnage.domain.plan import Capacity, ServeOption, ServePlan
@@ -212,6 +214,9 @@ def _risks(plan: ServePlan, best: ServeOption) -> list[str | Text]:
         told.append(Text(text, asks={"pools": "true"}))
     if plan.cheaper_at_risk:
         told.append(f"Cheaper, less likely: {plan.cheaper_at_risk}")
+    loaded = loaded_as(plan.request.model, id=str(plan.model.get("id", "")))
+    if plan.request.lengths.profile == "chat" and (tuned := chat_variant(loaded)) is not None:
+        told.append(risk(f"{loaded} is the base model, which completes texts; {tuned} answers a chat."))
     told += [loads_text(plan.model, best.configuration.precision.stored), *cheaper_stored(plan.rejected)]
     if plan.tokens is not None and plan.tokens.times >= TOKENS_CHEAPER:
         told.append(plan.tokens.sentence)

@@ -215,7 +215,7 @@ def _search(
         return found
     other = _search_formats(asked, open_sites, times=times, startable=False, known=known)
     serving = found.serving + other.serving
-    ranked, dear = ranked_of(asked.request, asked.model, serving)
+    ranked, dear = ranked_of(asked.request, asked.model, serving=serving)
     return _Search(found.outcomes + other.outcomes, serving, found.missed + other.missed + dear, ranked)
 
 
@@ -245,7 +245,7 @@ def _search_formats(
     found = (estimate_candidates if by_averages else decide_candidates)(request, candidates, today=asked.today)
     missed += [outcome for outcome in found if isinstance(outcome, Infeasible)]
     serving = [pair for pair in found if not isinstance(pair, Infeasible)]
-    ranked, dear = ranked_of(request, asked.model, serving)
+    ranked, dear = ranked_of(request, asked.model, serving=serving)
     return _Search(outcomes, serving, missed + dear, ranked)
 
 

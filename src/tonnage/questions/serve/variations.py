@@ -153,13 +153,13 @@ def _variation_notes(request: Serve, model: Model) -> tuple[str, ...]:
     if request.rate_per_s is not None and has_objectives(request):
         tried += f", {APART}"
     if drafts := _drafts(request, model):
-        return f"{tried}; {drafts_told(drafts)}", *draft_notes(request, model, drafts=drafts)
+        return f"{tried}; {drafts_told(drafts)}", *draft_notes(request, model)
     if model.mtp_layers:
         return (
             f"{tried}; {model_name(model.id)} can draft with its own layers, but nobody published how much of it "
             "is kept: state yours (--draft-acceptance '70 %')",
         )
-    return (tried,)
+    return (tried, *(draft_notes(request, model) if model.id in eagle_targets() else ()))
 
 
 def kept_apart(request: Serve, found: list[Candidate], *, known: Known) -> list[Candidate]:
