@@ -2,9 +2,10 @@
 Does what is answered start? `make startable` counts it: thirty models under three loads, and every example.
 
 Plans are kept in `build/startable`, so that exporters are tried again in seconds; `--again` plans anew. Of a served
-model the first option must start on its engine, on Kubernetes and on SkyPilot without a further flag; of an example
-each of the first ten options, on every target that is offered for it. What fails is named with its reason, and so is
-an option that no target starts.
+model the first option must start on its engine and on Kubernetes without a further flag, from a checkpoint that is
+known; SkyPilot and dstack, which rent by themselves, are counted where they offer what is rented. Of an example each of
+the first ten options must start, on every target that is offered for it. What fails is named with its reason, and so
+is an option that no target starts.
 """
 
 from __future__ import annotations
@@ -64,23 +65,26 @@ def planned(name: str, *words: str, again: bool) -> Any:
     return read_plan(str(path))
 
 
-def served(*, again: bool) -> Iterator[tuple[str, str]]:
-    """Model and load -> why its first option does not start; empty = it does."""
+RENTERS: Final = ("skypilot", "dstack")
+"""Targets that rent by themselves."""
+
+
+def served(*, again: bool) -> Iterator[tuple[str, str, export.Offered | None]]:
+    """Model and load, why its first option does not start (empty = it does), and where it can be started."""
     for model in MODELS:
         for load, asked in LOADS.items():
             words = [word for name, value in asked.items() for word in (f"--{name}", value)]
             plan = planned(f"{load}-{model}", "serve", model, *words, "--quick", again=again)
-            yield f"{model} {load}", _first_lacks(plan)
+            yield f"{model} {load}", *_first_lacks(plan)
 
 
-def _first_lacks(plan: Any) -> str:
+def _first_lacks(plan: Any) -> tuple[str, export.Offered | None]:
     if not plan.options:
-        return plan.sentence
+        return plan.sentence, None
     plan, option = launchable_option(plan)
     found = export.offered(plan, option)
-    wanted = (option.configuration.engine.name, "kubernetes", "skypilot")
-    missing = [name for name in wanted if name not in found.ready]
-    return f"{missing}: { {**found.lacking, **found.refused}[missing[0]] }" if missing else ""
+    missing = [name for name in (option.configuration.engine.name, "kubernetes") if name not in found.ready]
+    return (f"{missing}: { {**found.lacking, **found.refused}[missing[0]] }" if missing else ""), found
 
 
 def examples(*, again: bool) -> Iterator[tuple[str, int, export.Offered]]:
@@ -97,9 +101,12 @@ def examples(*, again: bool) -> Iterator[tuple[str, int, export.Offered]]:
 def main(again: bool) -> int:
     """Print what fails and the counts; 1 where something does."""
     counts: Counter[str] = Counter()
-    for name, why in served(again=again):
+    for name, why, offered in served(again=again):
         counts["first options"] += 1
         counts["first options that start"] += not why
+        counts["first options from a known checkpoint"] += offered is not None and not offered.lacking
+        for target in RENTERS:
+            counts[f"first options that {target} rents"] += offered is not None and target in offered.ready
         if why:
             print(f"{name}: {why[:300]}", flush=True)
     for name, rank, found in examples(again=again):
