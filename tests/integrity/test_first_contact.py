@@ -2,7 +2,8 @@
 
 import hashlib
 
-from tonnage_accuracy.first_contact import LINES, PREDICTIONS, means, scored, wave_of
+from tonnage.web.pages import FIRST_CONTACT, front_page
+from tonnage_accuracy.first_contact import LINES, PREDICTIONS, means, scored, shown, wave_of
 from tonnage_accuracy.rows import usable_rows
 from tonnage_accuracy.tables import read_table
 
@@ -53,3 +54,18 @@ def test_the_readme_says_what_the_last_whole_first_contact_was() -> None:
         in told
     )
     assert "the 90 % intervals held {}, {}, {} and {} % of them".format(*held) in told
+
+
+def test_the_page_shows_the_figures_of_the_readme() -> None:
+    root = LINES.parents[1]
+    every = read_table(root / "src/tonnage/catalog/data/accuracy.csv")
+    kept = [line for line in every if line["left out"] == "first contact"]
+    assert [tuple(line.values()) for line in kept] == shown(), "run `make accuracy`, which writes both"
+    told = " ".join((root / "README.md").read_text(encoding="utf-8").split())
+    words = {"TPOT": "TPOT was off by {}", "TTFT": "TTFT by {}", "training step": "training steps by {}",
+             "peak memory": "memory by {}"}  # fmt: skip
+    error = {line["figure"]: line["mean of medians"] for line in kept}
+    assert all(text.format(error[figure]) in told for figure, text in words.items())
+    front = front_page()
+    assert FIRST_CONTACT in told and FIRST_CONTACT in front
+    assert all(f">{text}<" in front for text in error.values())

@@ -62,9 +62,10 @@ def accuracy(files: tuple[str, ...], **options: Any) -> None:
         whole = replace(found.report, blocks=report_of(found.scores).blocks)
         _write_page(whole, _page(tables, found.scores, markdown=Path(markdown)), Path(markdown), root=tables.root)
     if own["figures"]:
+        from tonnage_accuracy.first_contact import shown
         from tonnage_accuracy.sheets import standing_rows
 
-        write_table(Path(own["figures"]), standing_rows(found.report.out_of_sample))
+        write_table(Path(own["figures"]), [*standing_rows(found.report.out_of_sample), *shown()])
     _print(found.report, why=own["why"], as_json=own["as_json"])
 
 

@@ -184,6 +184,25 @@ def prequential(lines: Iterable[dict[str, str]]) -> list[dict[str, str]]:
     return [line for line in lines if not line["wave"] or OPENED[line["wave"]] == line["release"]]
 
 
+SHOWN: Final = {"TTFT": "TTFT", "TPOT": "TPOT", "rate": "output rate", "step": "training step", "memory": "peak memory"}
+"""Figure -> the word of the table of standings for it."""
+
+
+def shown() -> list[tuple[str, ...]]:
+    """Rows of `sheets.STANDINGS`: the first contact with the last whole delivery, by the release of that day."""
+    lines = [line for line in read_table(LINES) if not line["wave"]]
+    (_, _, release), found = list(means(lines))[-1]
+    rows = []
+    for name, word in SHOWN.items():
+        one = found[name]
+        counted = sum(int(line["rows"]) for line in lines
+                      if line["release"] == release and line["quantity"] in FIGURES[name])  # fmt: skip
+        held = "-" if one.covered is None else f"{one.covered:.0%}".replace("%", " %")
+        error, median = (f"{share:.0%}".replace("%", " %") for share in (one.error, one.median))
+        rows.append((word, "first contact", f"{one.groups}", f"{counted:,}", error, median, "-", held, "-", "-"))
+    return rows
+
+
 def curve(lines: Iterable[dict[str, str]]) -> list[tuple[str, ...]]:
     """A header, and a row for each release and wave: every figure in words; the goals last."""
     cells = [("delivery", "wave", "release", *FIGURES)]
