@@ -192,7 +192,7 @@ def shown() -> list[tuple[str, ...]]:
     """Rows of `sheets.STANDINGS`: the first contact with the last whole delivery, by the release of that day."""
     lines = [line for line in read_table(LINES) if not line["wave"]]
     (_, _, release), found = list(means(lines))[-1]
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name, word in SHOWN.items():
         one = found[name]
         counted = sum(int(line["rows"]) for line in lines

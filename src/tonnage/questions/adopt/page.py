@@ -14,7 +14,7 @@ from tonnage.domain.train_plan import TrainOption
 from tonnage.engines.registry import engine_title
 from tonnage.questions.adopt.question import Action, Adoption, Advice, Running, State
 from tonnage.questions.registry import kind_of_answer
-from tonnage.report.charts.chart import Chart, axis, limit_line, log_axis, named_points
+from tonnage.report.charts.chart import Chart, along, axis, limit_line, log_axis, named_points
 from tonnage.report.document import Command, Document, Headline, Note, Table, Text, document, grid
 from tonnage.report.wording import degrees, plural
 from tonnage.units import show
@@ -204,7 +204,8 @@ def advice_charts(answer: Advice) -> tuple[Chart | None, ...]:
                  room=1.6)  # fmt: skip
     y = axis("y", "USD/month (down is cheaper)", scale={"domainMin": 0})
     points = [(name, time, state.usd_per_month) for (name, state), time in zip(states, times, strict=True)]
-    under = (limit_line("x", 1e3 * seen, says=f"seen today, mean: {show(seen, 's')}"),) if seen else ()
+    says = f"seen today, mean: {show(seen or 0.0, 's')}"
+    under = (limit_line("x", 1e3 * seen, says=says, left=along(x, times)(1e3 * seen) > 0.5),) if seen else ()
     return (
         Chart(
             "changes",

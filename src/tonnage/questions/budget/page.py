@@ -252,8 +252,12 @@ def _charts(plan: BudgetPlan) -> tuple[Chart | None, ...]:
     return (_losses(plan.runs),) if len(plan.runs) > 1 else ()
 
 
+def _usd_per_month(plan: BudgetPlan) -> float:
+    return (plan.request.usd_per_h or 0.0) * HOURS_PER_MONTH
+
+
 def _budget_line(plan: BudgetPlan, channel: str) -> tuple[dict[str, Any], ...]:
-    usd = (plan.request.usd_per_h or 0.0) * HOURS_PER_MONTH
+    usd = _usd_per_month(plan)
     return (limit_line(channel, usd, says=f"budget {money(usd)}"),) if usd else ()
 
 
@@ -265,7 +269,7 @@ def _rates(plan: BudgetPlan, best: Affordable) -> Chart:
     x = axis("x", f"mean rate of {model_name(best.model)}, req/s (right is more)", scale={"domainMin": 0})
     y = axis("y", "USD/month", scale={"domainMin": 0})
     steps = {"data": records(("x", "y"), path),
-             "mark": {"type": "line", "interpolate": "step-before", "strokeWidth": 1.5, "opacity": 0.6},
+             "mark": {"type": "line", "interpolate": "step-before", "strokeWidth": 1.5, "opacity": 0.8},
              "encoding": {"x": x, "y": y}}  # fmt: skip
     name = f"{show(best.rate_per_s, 'count')} req/s, {money(best.usd_per_month)}"
     points = [(name, best.rate_per_s, best.usd_per_month)]
@@ -289,7 +293,7 @@ def _bought(points: Sequence[tuple[str, float, float]], title: str, *, plan: Bud
         "buys",
         "Quality against cost",
         "Each point is a model that carries the rate within the budget; the best by published score is ringed.",
-        body=named_points(x, y, points=points, under=_budget_line(plan, "x")),
+        body=named_points(x, y, points=points, under=_budget_line(plan, "x"), reach=_usd_per_month(plan)),
         columns=("model", "USD/month", plan.benchmark),
         rows=tuple((name, f"{usd:,.0f}", f"{score:.1f}") for name, usd, score in points),
     )
@@ -300,7 +304,7 @@ def _losses(runs: Sequence[AffordableRun]) -> Chart:
     x = log_axis("x", "billions of tokens to train on, log scale", over=[run.tokens / 1e9 for run in runs], room=1.6)
     y = axis("y", "loss by the laws, nats/token (down is better)", scale={"zero": False, "padding": 24})
     spread = {"data": records(("x", "y", "high"), [(run.tokens / 1e9, run.loss_low, run.loss_high) for run in runs]),
-              "mark": {"type": "rule", "opacity": 0.4},
+              "mark": {"type": "rule", "style": "interval"},
               "encoding": {"x": x, "y": y, "y2": {"field": "high"}}}  # fmt: skip
     return Chart(
         "buys",

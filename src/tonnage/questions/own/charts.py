@@ -84,7 +84,7 @@ def _scores(found: Sequence[_Choice], benchmark: str) -> Chart | None:
     ]
     body = layer_charts(
         records((*_Choice._fields, "label", "below"), values),
-        {"mark": {"type": "rule", "opacity": 0.35}, "encoding": span},
+        {"mark": {"type": "rule", "style": "interval"}, "encoding": span},
         {"mark": {"type": "point", "filled": True, "size": 70, "tooltip": {"content": "data"}}, "encoding": at},
         *labels,
     )

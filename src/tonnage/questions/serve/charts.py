@@ -264,8 +264,8 @@ def load_chart(
     y = log_axis("p95", "seconds (down is better)", over=drawn)
     shade = colour("latency")
     layers: list[dict[str, Any]] = [
-        {"mark": {"type": "area", "opacity": 0.2},
-         "encoding": {"x": x, "y": {**y, "field": "p50"}, "y2": {"field": "p99"}, "color": shade}},
+        {"mark": {"type": "area", "fillOpacity": 0.2, "strokeOpacity": 0.9, "strokeWidth": 1},
+         "encoding": {"x": x, "y": {**y, "field": "p50"}, "y2": {"field": "p99"}, "color": shade, "stroke": shade}},
         {"mark": {"type": "line", "point": True, "tooltip": {"content": "data"}},
          "encoding": {"x": x, "y": y, "color": shade}},
         {"data": records(("mark", "rate", "place"), placed), "mark": {"type": "rule", "opacity": 0.6},

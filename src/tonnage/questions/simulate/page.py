@@ -293,7 +293,7 @@ def _occupancy_chart(found: Simulated) -> Chart | None:
         },
         {
             "data": records(("at", "share"), cache),
-            "mark": {"type": "area", "opacity": 0.18, "tooltip": True},
+            "mark": {"type": "area", "fillOpacity": 0.18, "line": {"strokeWidth": 1}, "tooltip": True},
             "encoding": {"x": x, "y": axis("share", "share of the cache in use", axis={"format": "%"})},
         },
     )

@@ -372,7 +372,7 @@ def timeline_chart(milestones: tuple[Milestone, ...]) -> Chart | None:
     body = layer_charts(
         records(("start", "after", "what", "date", "says", "late"), values),
         {
-            "mark": {"type": "rule", "opacity": 0.4},
+            "mark": {"type": "rule", "opacity": 0.6},
             "encoding": {"x": {**x, "field": "start"}, "x2": {"field": "after"}, "y": y},
         },
         {

@@ -104,8 +104,30 @@ def layer_charts(data: dict[str, Any], *layers: dict[str, Any]) -> dict[str, Any
     return {"data": data, "layer": list(layers)}
 
 
-LIMIT: Final = "#c2410c"
-"""Colour of limits and of nothing else, readable on either ground."""
+LIMIT: Final = {"light": "#ad3210", "dark": "#ff9670"}
+"""Colour of limits and of nothing else, as on the page: their words have 4.5 : 1 on either ground."""
+INTERVAL: Final = {"light": "#3d8f99", "dark": "#4fa8b3"}
+"""Of intervals: 3 : 1 at least beside what they lie on."""
+SIDES: Final = {"left": ("left", -6), "middle": ("center", 0), "right": ("right", 6)}
+"""Where a point lies -> how its name is aligned, and how far it is moved."""
+LOW: Final = 0.2
+"""Points lower than this share of the plot have their names above them. [-]"""
+
+
+def side(at: float) -> str:
+    """Where a name has room beside a point that lies so far along the axis."""
+    return "left" if at < 0.3 else "right" if at > 0.7 else "middle"
+
+
+def past_end(x: dict[str, Any], y: dict[str, Any], *, end: float, high: str = "high") -> dict[str, Any]:
+    """An arrow at the right end of the axis for every interval that goes on beyond it."""
+    return {
+        "transform": [{"filter": f"datum.{high} > {end}"}],
+        "mark": {"type": "point", "shape": "triangle-right", "filled": True, "size": 60, "style": "interval",
+                 "xOffset": -3, "opacity": 1},
+        "encoding": {"x": {**{name: x[name] for name in ("type", "title", "scale", "axis") if name in x}, "datum": end},
+                     "y": y},
+    }  # fmt: skip
 
 
 def named_points(
@@ -114,27 +136,35 @@ def named_points(
     *,
     points: Sequence[tuple[str, float, float]],
     under: Sequence[dict[str, Any]] = (),
+    reach: float = 0.0,
 ) -> dict[str, Any]:
     """
     Points (fields x and y) with their names over other layers; the first is ringed.
 
-    Names stand above their points, every second one and a single one below.
+    Names stand above their points, every second one and a single one below unless the axis is there, and beside those
+    near either end of the plot, whose axis holds `reach` too.
     """
     ordered = sorted(points, key=lambda point: point[1:])
     named = [point for point in ordered if point[0]]
-    values = [
-        (*point, point is points[0], point in named and (len(named) == 1 or bool(named.index(point) % 2)))
-        for point in ordered
-    ]
+    place, top = along(x, [*(point[1] for point in points), reach]), max(point[2] for point in points)
+    from_zero = "domainMin" in y.get("scale", {})
+
+    def below(point: tuple[str, float, float]) -> bool:
+        room = not from_zero or point[2] > LOW * top
+        return room and point in named and (len(named) == 1 or bool(named.index(point) % 2))
+
+    values = [(*point, point is points[0], below(point), side(place(point[1]))) for point in ordered]
     at = {"x": x, "y": y}
     names: list[dict[str, Any]] = [
-        {"transform": [{"filter": f"{'' if below else '!'}datum.below"}], "mark": {"type": "text", "dy": away},
+        {"transform": [{"filter": f"{'' if under_it else '!'}datum.below && datum.side == '{where}'"}],
+         "mark": {"type": "text", "dy": away, "align": align, "dx": aside},
          "encoding": {**at, "text": {"field": "name"}}}
-        for below, away in ((False, -14), (True, 21))
-        if any(value[-1] is below for value in values)  # an axis over no values has no extent
+        for under_it, away in ((False, -14), (True, 21))
+        for where, (align, aside) in SIDES.items()
+        if any(value[-2:] == (under_it, where) for value in values)  # an axis over no values has no extent
     ]  # fmt: skip
     return layer_charts(
-        records(("name", "x", "y", "first", "below"), values),
+        records(("name", "x", "y", "first", "below", "side"), values),
         *under,
         {"mark": {"type": "point", "filled": True, "size": 70, "tooltip": {"content": "data"}}, "encoding": at},
         {"transform": [{"filter": "datum.first"}], "mark": {"type": "point", "size": 260, "strokeWidth": 2},
@@ -143,15 +173,24 @@ def named_points(
     )  # fmt: skip
 
 
-def limit_line(channel: str, value: float, *, says: str) -> dict[str, Any]:
-    """A dashed line across the plot where a channel has a value, with its name at its end."""
+def along(x: dict[str, Any], values: Sequence[float]) -> Callable[[float], float]:
+    """How far along its axis, which begins at zero or has its ends, a value lies. [0 to 1]"""
+    if x["scale"].get("type") == "log":
+        low, high = x["scale"]["domain"]
+        return lambda value: math.log(value / low) / math.log(high / low)
+    most = max(values)
+    return lambda value: value / most if most else 0.0
+
+
+def limit_line(channel: str, value: float, *, says: str, left: bool = True) -> dict[str, Any]:
+    """A dashed line across the plot where a channel has a value, its name at its end, `left` of an upright one."""
     end: dict[str, Any] = {"align": "left", "dx": 5, "dy": -7, "x": 0} if channel == "y" else {
-        "align": "left", "dx": 5, "y": 8}  # fmt: skip
+        "align": "right" if left else "left", "dx": -5 if left else 5, "y": 8}  # fmt: skip
     return {
         "data": {"values": [{channel: value, "says": says}]},
         "layer": [
-            {"mark": {"type": "rule", "strokeDash": [5, 4], "strokeWidth": 1.5, "color": LIMIT}},
-            {"mark": {"type": "text", "color": LIMIT, "fontWeight": "bold", **end},
+            {"mark": {"type": "rule", "strokeDash": [5, 4], "strokeWidth": 1.5, "style": "limit"}},
+            {"mark": {"type": "text", "style": "limit", "fontWeight": "bold", **end},
              "encoding": {"text": {"field": "says"}}},
         ],
         "encoding": {channel: {"field": channel, "type": "quantitative"}},
@@ -197,6 +236,7 @@ def specification(chart: Chart, *, theme: str = "light") -> dict[str, Any]:
         "rule": {"color": ink},
         "tick": {"color": ink},
         "range": {"category": list(COLOURS)},
+        "style": {"limit": {"color": LIMIT[theme]}, "interval": {"color": INTERVAL[theme]}},
     }
     return {
         "$schema": SCHEMA,
@@ -353,8 +393,14 @@ def price_chart(listing: Listing) -> tuple[Chart, ...]:
     body = layer_charts(
         records(("accelerator", "date", "market", "low", "high", "sellers"), values),
         {
-            "mark": {"type": "area", "opacity": 0.15},
-            "encoding": {"x": x, "y": axis("low", "", scale={"type": "log"}), "y2": {"field": "high"}, "color": shade},
+            "mark": {"type": "area", "fillOpacity": 0.15, "strokeOpacity": 0.9, "strokeWidth": 1},
+            "encoding": {
+                "x": x,
+                "y": axis("low", "", scale={"type": "log"}),
+                "y2": {"field": "high"},
+                "color": shade,
+                "stroke": shade,
+            },
         },
         {
             "mark": {"type": "line", "point": True, "interpolate": "step-after", "tooltip": True},

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from tonnage.domain.answer import Quantity
-from tonnage.report.charts.chart import LIMIT, Chart, axis, log_axis, records
+from tonnage.report.charts.chart import LOW, SIDES, Chart, axis, log_axis, past_end, records, side
 
 MOST_POINTS: Final = 60
 MOST_LABELS: Final = 4
@@ -18,17 +18,12 @@ WIDE: Final = 12.0
 """Slowest over fastest from which on the axis of time is logarithmic. [-]"""
 LEADER: Final = 15
 """Length of the line that joins a point to its name. [px]"""
-SIDES: Final = {"left": ("left", -6), "middle": ("center", 0), "right": ("right", 6)}
-"""Where a point lies -> how its name is aligned, and how far it is moved."""
 ASIDE: Final = {"left": 0.17, "middle": 0.0, "right": -0.17}
 """Where a point lies -> how far from it the middle of its name is, of the width. [-]"""
 RAISED: Final = 0.065
 """How far above its point a name stands, of the height. [-]"""
 APART: Final = (0.34, 0.11)
 """Room that a name takes, of the width and the height; another within it is not written. [-]"""
-SPAN: Final = "#3d8f99"
-LOW: Final = 0.2
-"""Points lower than this have the chosen one's name above them. [-]"""
 ROOM: Final = 1.25
 """Right end of the axis over the limit: what exceeds it by more tells nothing that decides. [-]"""
 WHOLE_USD: Final = 1000.0
@@ -95,7 +90,7 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis, chosen: i
         (
             *point,
             f"{point.option}, ${point.usd:,.{0 if point.usd >= WHOLE_USD else 2}f}",
-            _side(place(point.value)),
+            side(place(point.value)),
             point.usd > LOW * top,
         )
         for point in points
@@ -111,10 +106,11 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis, chosen: i
     layers: list[dict[str, Any]] = [
         *_limit_layers(time, x, right=right),
         {"data": records(("value", "usd"), steps),
-         "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 1.5, "opacity": 0.6, "color": "#7f7f7f"},
+         "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 1.5, "color": "#7f7f7f"},
          "encoding": {"x": x, "y": y}},
-        {"mark": {"type": "rule", "opacity": 0.4, "strokeWidth": 1.5, "clip": True, "color": SPAN},
+        {"mark": {"type": "rule", "strokeWidth": 1.5, "clip": True, "style": "interval"},
          "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y}},
+        past_end(x, y, end=right),
         {"transform": [{"filter": SOLID}], "mark": {"type": "point", "filled": True, "size": 70},
          "encoding": {"x": x, "y": y, "tooltip": tooltip}},
         {"transform": [{"filter": f"!({SOLID})"}], "mark": {"type": "point", "filled": False, "size": 60},
@@ -122,11 +118,12 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis, chosen: i
         *_name_layers({"x": x, "y": y}, _place_labels(points, best, place=place, top=top, chosen=chosen)),
     ]  # fmt: skip
     past = f"; the shaded part is past the limit of {_plain(time.limit)} {time.unit}" if time.limit is not None else ""
+    beyond = "; an arrow is an interval that goes on" if any(point.high > right for point in points) else ""
     return Chart(
         "frontier",
         f"{money.name} against {time.name}",
         f"Each point is an option with its 90 % interval, filled where its speed is measured; the steps are the "
-        f"best price for each speed{past}.",
+        f"best price for each speed{past}{beyond}.",
         body={
             "params": [{"name": "chosen", "value": chosen}],
             "data": records((*Point._fields, "label", "side", "high_up"), values),
@@ -151,15 +148,22 @@ def _limit_layers(time: Axis, x: dict[str, Any], *, right: float) -> list[dict[s
     return [
         {
             "data": {"values": [{"from": time.limit, "to": right}]},
-            "mark": {"type": "rect", "fillOpacity": 0.1, "fill": LIMIT},
+            "mark": {"type": "rect", "opacity": 0.12, "style": "limit"},
             "encoding": {"x": {**x, "field": "from"}, "x2": {"field": "to"}},
         },
         {
             "data": {"values": [{"from": time.limit, "says": f"limit {_plain(time.limit)} {time.unit}"}]},
             "layer": [
-                {"mark": {"type": "rule", "strokeDash": [5, 4], "strokeWidth": 1.5, "color": LIMIT}},
+                {"mark": {"type": "rule", "strokeDash": [5, 4], "strokeWidth": 1.5, "style": "limit"}},
                 {
-                    "mark": {"type": "text", "align": "right", "dx": -5, "y": 8, "color": LIMIT, "fontWeight": "bold"},
+                    "mark": {
+                        "type": "text",
+                        "align": "right",
+                        "dx": -5,
+                        "y": 8,
+                        "style": "limit",
+                        "fontWeight": "bold",
+                    },
                     "encoding": {"text": {"field": "says"}},
                 },
             ],
@@ -198,9 +202,9 @@ def _name_layers(position: dict[str, Any], ranks: Sequence[int]) -> list[dict[st
                 "encoding": joined,
             }
         )
-        for side, (align, away) in SIDES.items():
+        for where, (align, away) in SIDES.items():
             layers.append({
-                "transform": [{"filter": f"({who}) && datum.side == '{side}'"}],
+                "transform": [{"filter": f"({who}) && datum.side == '{where}'"}],
                 "mark": {"type": "text", "align": align, "dx": away, "dy": end + (7 if below else -5), **style},
                 "encoding": {**position, "text": {"field": "label"}},
             })  # fmt: skip
@@ -235,7 +239,7 @@ def _place_labels(
             for other, its in taken
         )
         covers = any(
-            abs(place(point.value) + ASIDE[_side(place(point.value))] - place(other.value)) < APART[0] / 3
+            abs(place(point.value) + ASIDE[side(place(point.value))] - place(other.value)) < APART[0] / 3
             and abs(point.usd + RAISED * top - other.usd) < APART[1] * top / 4
             for other in points
         )
@@ -254,11 +258,6 @@ def _across(points: Sequence[Point], time: Axis, *, right: float) -> tuple[dict[
     least = 0.7 * min((point.low for point in points if point.low > 0), default=fastest)
     found = log_axis("value", f"{title}, log scale", ends=(least, right), scale={"clamp": True})
     return found, lambda value: math.log(max(value, least) / least) / math.log(right / least)
-
-
-def _side(at: float) -> str:
-    """Where a name has room beside a point that lies so far along the axis."""
-    return "left" if at < 0.3 else "right" if at > 0.7 else "middle"
 
 
 def _right(points: Sequence[Point], best: Sequence[Point], limit: float | None) -> float:
