@@ -105,6 +105,7 @@ def test_a_first_answer_comes_before_the_simulated_one(visit: Any) -> None:
     page = visit("/plan/serve?model=8B&rate=3/s&traffic=chat&ttft=1+s&accelerator=L40S,H100", held=held)
     first = page.inner_text(".sentence")
     assert "Rent" in first and "simulated" in page.inner_text("#waits")
+    assert page.inner_text("#waits-at").endswith(" s, starting the simulator")
     for asked in held:
         asked.continue_()
     page.unroute("**/progress/**")

@@ -122,7 +122,9 @@ def question_page(
     figure = (
         ""
         if view.chart is None
-        else html.figures([view.chart], picture=lambda chart: linked_picture(chart, key, at_once=True, option=option))
+        else html.figures(
+            [view.chart], picture=lambda chart: linked_picture(chart, key=key, at_once=True, option=option)
+        )
     )
     inputs = inputs_of(question, values)
     hidden = len(getattr(answer, "options", ())) - (len(view.table.rows) if view.table else 0)

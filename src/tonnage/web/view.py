@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -340,10 +341,14 @@ def _tabs(
 ) -> tuple[tuple[str, str], ...]:
     """Name and HTML of each tab that holds something: charts and sections of the reasons by what they are about."""
     held: dict[str, list[str]] = {name: [] for name in TABS}
+    drawn: dict[str, list[Chart]] = defaultdict(list)
     for chart in charts:
-        held[_tab(chart.name + " " + chart.title)].append(
-            html.figures([chart], picture=lambda one: linked_picture(one, key, option=option))
-        )
+        drawn[_tab(chart.name + " " + chart.title)].append(chart)
+    for name, own in drawn.items():
+        for place, chart in enumerate(own, 1):
+            # Two stand beside each other; one that is left is as wide as the tab.
+            picture = partial(linked_picture, key=key, wide=place == len(own) and place % 2 == 1, option=option)
+            held[name].append(html.figures([chart], picture=picture))
     for block in document.why:
         title = block.title if isinstance(block, Section) else ""
         held[_tab(title)].append(_section(block, without=answer.sentence))
@@ -378,20 +383,21 @@ def _here(block: Block) -> Block:
     return block
 
 
-def linked_picture(chart: Chart, key: str, *, at_once: bool = False, option: int = 1) -> str:
+def linked_picture(chart: Chart, *, key: str, at_once: bool = False, wide: bool = True, option: int = 1) -> str:
     """
     A picture fetched by itself, in the reader's light or dark; scripts draw the same chart to be explored.
 
-    Where it stands on the first screen it is fetched at once, elsewhere when it comes near.
+    Where it stands on the first screen it is fetched at once, elsewhere when it comes near; `wide` where nothing stands
+    beside it.
     """
     base = f"/chart/{key}/{chart.name}" + (f"-{option}" if option > 1 else "")
-    wide = "".join(
+    sized = "".join(
         f'<source media="{media}{dark}" srcset="{base}-{width}-{theme}.svg">'
-        for media, width in (("(min-width:75rem)", "wide"), ("(max-width:40rem)", "narrow"))
+        for media, width in (("(min-width:75rem)", "wide"), ("(max-width:40rem)", "narrow"))[not wide :]
         for dark, theme in ((" and (prefers-color-scheme: dark)", "dark"), ("", "light"))
     )
     return (
-        f'<picture data-chart="{base}">{wide if at_once else ""}'
+        f'<picture data-chart="{base}">{sized}'
         f'<source media="(prefers-color-scheme: dark)" srcset="{base}-dark.svg">'
         f'<img src="{base}-light.svg" alt="{html.escape(chart.says)}"'
         f"{'' if at_once else LAZY}></picture>"

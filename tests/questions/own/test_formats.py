@@ -159,7 +159,7 @@ def test_a_host_is_one_that_holds_its_memory() -> None:
     desktop, server = (host_of(memory_bytes=size * GB).part for size in (128, 512))
     assert desktop.id == "cpu-core-13900k" and server.memory_bytes_per_s > 1.4 * desktop.memory_bytes_per_s
     said = told("local", "-a", "RTX 4090", "--memory", "512 GB", "--model", "deepseek-ai/DeepSeek-R1").output
-    assert "at 141 GB/s (assumed: --host-bandwidth)" in " ".join(said.split())
+    assert "at 141 GB/s (the host's bandwidth assumed)" in " ".join(said.split())
     named = told(
         "local", "-a", "RTX 4090 + EPYC 9755", "--memory", "512 GB", "--model", "deepseek-ai/DeepSeek-R1"
     ).output

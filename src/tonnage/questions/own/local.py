@@ -327,8 +327,8 @@ def _with_host(machine: Machine, best: list[LocalRow]) -> str:
         return f"{machine.title}{split}"
     host, told = machine.host, " ".join(machine.host.assumed)
     guess = "taken as" in told and "host memory reads" in told
-    assumed = ["--memory"] * ("host memory of" in told) + ["--host-bandwidth"] * guess
-    said = f" (assumed: {', '.join(assumed)})" if assumed else ""
+    assumed = ["memory"] * ("host memory of" in told) + ["bandwidth"] * guess
+    said = f" (the host's {' and '.join(assumed)} assumed)" if assumed else ""
     rate = show(host.part.memory_bytes_per_s, "bytes/s")
     return f"{machine.title}{split} beside {host.memory_bytes / 1e9:,.0f} GB free in its host at {rate}{said}"
 

@@ -66,13 +66,15 @@ document.addEventListener("change", (event) => {
 window.addEventListener("popstate", () => { if ($("#question")) recalculate(location.pathname + location.search, { push: false }); });
 
 // How far long work is, while the page waits for its answer.
+const FAR = {
+  waiting: ({ questions }) => `Waiting for a worker; ${questions} in line`,
+  working: ({ elapsed_s }) => `Calculating for ${elapsed_s} s …`,
+  progress: ({ done, total, left_s }) =>
+    `${done.toLocaleString()} of ${total.toLocaleString()} requests${left_s ? `, about ${left_s} s left` : ""}`,
+};
 function follow(path, fields, signal) {
   const source = new EventSource(`/progress/${path}?${fields}`);
-  const tell = (name, words) => source.addEventListener(name, (event) => busy(words(JSON.parse(event.data))));
-  tell("waiting", ({ questions }) => `Waiting for a worker; ${questions} in line`);
-  tell("working", ({ elapsed_s }) => `Calculating for ${elapsed_s} s …`);
-  tell("progress", ({ done, total, left_s }) =>
-    `${done.toLocaleString()} of ${total.toLocaleString()} requests${left_s ? `, about ${left_s} s left` : ""}`);
+  for (const name in FAR) source.addEventListener(name, (event) => busy(FAR[name](JSON.parse(event.data))));
   for (const name of ["end", "error"]) source.addEventListener(name, () => source.close());
   signal.addEventListener("abort", () => source.close());
 }
@@ -86,7 +88,11 @@ function await_simulation() {
   const source = (waiting = new EventSource(waits));
   const began = performance.now();
   const tell = (place, text) => { const at = $(place); if (at) at.textContent = text; };
-  const ticking = setInterval(() => tell("#waits-at", `${Math.round((performance.now() - began) / 1e3)} s`), 1000);
+  // Nothing is counted until the simulator is there, which takes its time once after an installation.
+  let far = "starting the simulator";
+  const tick = () => tell("#waits-at", `${Math.round((performance.now() - began) / 1e3)} s, ${far}`);
+  const ticking = setInterval(tick, 1000);
+  tick();
   const end = (text) => {
     source.close();
     clearInterval(ticking);
@@ -94,7 +100,13 @@ function await_simulation() {
     tell("#waits-text", text);
     $("#waits-bar")?.parentElement.remove();
   };
-  source.addEventListener("progress", (event) => Object.assign($("#waits-bar"), { value: JSON.parse(event.data).done, max: JSON.parse(event.data).total }));
+  source.addEventListener("waiting", (event) => { far = FAR.waiting(JSON.parse(event.data)); tick(); });
+  source.addEventListener("working", () => { far = "starting the simulator"; });
+  source.addEventListener("progress", (event) => {
+    const seen = JSON.parse(event.data);
+    far = FAR.progress(seen);
+    Object.assign($("#waits-bar"), { value: seen.done, max: seen.total });
+  });
   source.addEventListener("error", () => end("Price, latencies and chance are by averages. The simulation was cut off; send the form again to have it."));
   Object.assign($("#stop"), { hidden: false, onclick: () => end("Price, latencies and chance are by averages: you stopped the simulation. Send the form again to have it.") });
   source.addEventListener("end", async (event) => {
