@@ -38,7 +38,7 @@ def test_a_list_begins_on_the_first_screen(visit: Any, path: str, dark: bool) ->
 
 
 def test_filters_stand_open_beside_a_list_where_there_is_room(visit: Any) -> None:
-    page = visit("/accelerators", width=1280)
+    page = visit("/accelerators", width=1440)
     assert page.is_visible(".facets a") and not page.is_visible(".facets summary")
 
 
