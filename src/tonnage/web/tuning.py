@@ -13,7 +13,6 @@ from tonnage.record import Record
 from tonnage.report.screen import used_of
 from tonnage.report.wording import chance_text, plural
 from tonnage.units import show
-from tonnage.version import can_simulate
 
 LOADS: Final = (0.25, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.4, 2.0, 2.8, 4.0)
 LIMITS: Final = (0.4, 0.55, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 3.0)
@@ -82,25 +81,22 @@ def step_of(request: Mapping[str, Any], *, additions: Additions) -> Step:
     TonnageError
         The request is wrong.
     """
-    from tonnage.questions.serve.decide import FOLDED
     from tonnage.questions.serve.plan import serve_options
     from tonnage.questions.serve.question import serve_request
 
     asked = serve_request(request, additions=additions)
-    # By averages what costs more at one replica than the first cannot be the first; simulated, it can.
-    by_averages = asked.quick or not can_simulate()
-    options = serve_options(asked, additions=additions, today=date.today(), times=1.0 if by_averages else FOLDED)
+    options = serve_options(asked, additions=additions, today=date.today(), first_only=True)
     if not options or not options[0].sure:
         return Step(usd_per_hour=None, text="nothing meets the objectives as surely as asked")
     return _told(options[0])
 
 
 def _told(option: ServeOption) -> Step:
-    """A step of an option, with its line: cost and its interval, parts and replicas, latencies, chance."""
+    """A step of the cheapest option, with its line: cost and its interval, parts and replicas, latencies, chance."""
     low, high = option.cost.low or option.cost.value, option.cost.high or option.cost.value
     seen = option.capacity
     parts = (
-        f"${option.cost.value:,.2f}/h" + (f" ({low:,.2f}-{high:,.2f})" if low < high else ""),
+        f"cheapest ${option.cost.value:,.2f}/h" + (f" ({low:,.2f}-{high:,.2f})" if low < high else ""),
         f"{used_of(option, product(option.configuration.accelerator))}, {plural(option.replicas, 'replica')}",
         f"TTFT {show(seen.ttft_s.value, 's')}, TPOT {show(seen.tpot_s.value, 's')}",
         f"chance {chance_text(option.chance)}" if option.chance is not None else "",

@@ -105,7 +105,6 @@ def _serving(plan: BudgetPlan, models: Sequence[Affordable], *, screen: Screen) 
     step = f"From {show(ends, 'count', digits=4)} req/s on it costs {beyond}." if ends and request.model else ""
     assert request.serve is not None, "a service was asked for"
     command = command_of(replace(request.serve, model=best.model, rate_per_s=best.written_rate_per_s))
-    simulate = f"By averages; this simulates it: `{command}`"
     return screen(
         answer=Headline(
             f"{rate} of {of}",
@@ -114,7 +113,11 @@ def _serving(plan: BudgetPlan, models: Sequence[Affordable], *, screen: Screen) 
         ),
         meters=meters,
         table=_models(models, benchmark=plan.benchmark),
-        risks=[step, held_text(option.bill) or stale_text(option.bill, plan.provenance.made), f"{simulate}."],
+        risks=[
+            step,
+            held_text(option.bill) or stale_text(option.bill, plan.provenance.made),
+            f"Its plan: `{command}`.",
+        ],
     )
 
 

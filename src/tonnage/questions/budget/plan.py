@@ -28,7 +28,7 @@ from tonnage.core.measure_first import (
 from tonnage.core.replica import kept_replicas
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.calibration import FirstMeasurement
-from tonnage.domain.plan import PLAN_SCHEMA, ServeOption
+from tonnage.domain.plan import BY_AVERAGES, PLAN_SCHEMA, ServeOption
 from tonnage.domain.refusal import none_works, refusal
 from tonnage.domain.requests.serve import Serve
 from tonnage.errors import BadRequest
@@ -37,6 +37,7 @@ from tonnage.questions.budget.question import Affordable, AffordableRun, Afforda
 from tonnage.questions.budget.training import DEADLINE_S, LAWS, affordable_runs, affordable_tunes, optimal_range
 from tonnage.questions.serve.plan import serve_options
 from tonnage.units import show
+from tonnage.version import can_simulate
 
 
 def plan_budget(request: Budget, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> BudgetPlan:
@@ -109,7 +110,7 @@ def _least_verdict(request: Budget, *, additions: Additions, today: date) -> Ver
             "no model with a published score carries that rate within the objectives",
             nearest="a larger budget, a lower rate or looser objectives",
         )
-    asked = replace(serve, model=request.model, quick=True, rate_per_s=1e-3)
+    asked = replace(serve, model=request.model, quick=True, rate_per_s=LITTLE)
     options = serve_options(asked, additions=additions, today=today)
     if not options:
         return refusal(
@@ -220,8 +221,9 @@ def _assumptions(request: Budget) -> list[str]:
     """Everything the answer takes as given for its purpose."""
     if request.purpose == "serving":
         return [
-            "rates by averages, not simulated: `tonnage plan serve` with the rate simulates it",
-            f"the cheapest cost of the serving plan never falls with the rate; the answer is within {TOLERANCE:.0%}",
+            f"the largest rate is found in steps of {TOLERANCE:.0%}",
+            "the model's own checkpoint, and formats that the engine makes of it while loading; --precision names others",
+            *([] if can_simulate() else [BY_AVERAGES]),
         ]
     said = [] if request.deadline_s else [f"the run ends within {DEADLINE_S / 86400:.0f} days (--deadline)"]
     if request.purpose == "training":
@@ -232,17 +234,23 @@ def _assumptions(request: Budget) -> list[str]:
     return said
 
 
-# The largest rate that a budget serves, and the best model at a rate. The cheapest cost never falls as the rate rises:
-# the largest rate is found by doubling until the budget is passed and halving the bracket in between, on the plan
-# itself and not on an approximation: steps of whole replicas, other accelerators, headroom and confidence all count.
+# The largest rate that a budget serves, and the best model at a rate, on the plan itself and not on an approximation:
+# simulation, steps of whole replicas, other accelerators, headroom and confidence all count. More load never costs less
+# there: what a configuration takes depends on no rate, and a plan is the cheapest of them.
 
 FIRST: Final = 1.0
 """Rate looked at first. [1/s]"""
+LITTLE: Final = 1e-3
+"""Next to no load. [1/s]"""
 LEAST: Final = 1e-4
 """A service of fewer requests is none: nine a day. [1/s]"""
 MOST: Final = 1e5
 TOLERANCE: Final = 0.02
-"""Width of the bracket that ends the search. [-]"""
+"""Distance of the rates that are tried. [-]"""
+UP: Final = 10
+"""Steps of the least leap to more."""
+DOWN: Final = 70
+"""Steps to a quarter of the rate."""
 SHOWN: Final = 5
 """Models of an answer."""
 
@@ -250,48 +258,44 @@ KEPT: Final = 4096
 """Replicas that searches at one rate after the other share: a quarter less work over the whole market."""
 Price = Callable[[float], ServeOption | None]
 """Rate -> the cheapest option within objectives and budget; None = there is none."""
-Options = Callable[[Serve], tuple[ServeOption, ...]]
+Options = Callable[..., tuple[ServeOption, ...]]
 """The service at some rate and budget -> its options by averages, the cheapest first."""
 
 
-def largest_rate(price: Price, budget_usd_per_h: float = 0.0) -> tuple[ServeOption, float, float] | None:
+def largest_rate(price: Price, budget_usd_per_h: float) -> tuple[ServeOption, float, float] | None:
     """
-    The option at the largest rate that can be paid, that rate, and the least looked at that cannot; None = not any.
+    The option at the largest rate that can be paid, that rate, and the next that cannot; None = not any.
 
-    `price` is monotone: what can be paid at a rate can be paid at any lower one. The budget only says how far to leap:
-    cost grows about as the rate does.
+    Rates are tried at fixed steps of `TOLERANCE`, so that a larger budget never buys less. The budget says how far to
+    leap: cost grows about as the rate does.
     """
-    low, option = FIRST, price(FIRST)
-    high = FIRST
-    if option is None:
-        while option is None and low > LEAST:
-            high, low = low, low / 4.0
-            option = price(low)
-        if option is None:
-            return None
-    else:
-        while high < MOST:
-            times = budget_usd_per_h / option.bill.usd_per_hour if budget_usd_per_h else 2.0
-            high = min(low * max(2.0, times), MOST)
-            more = price(high)
-            if more is None:
-                break
-            low, option = high, more
-    while high / low > 1.0 + TOLERANCE:
-        middle = (low * high) ** 0.5
-        more = price(middle)
-        if more is None:
-            high = middle
+    step = math.log1p(TOLERANCE)
+    least, most, k = (round(math.log(rate) / step) for rate in (LEAST, MOST, FIRST))
+    low, high, best = least - 1, most + 1, None
+    while high - low > 1:
+        option = price(math.exp(k * step))
+        low, high, best = (low, k, best) if option is None else (k, high, option)
+        if best is None:
+            k = max(least, k - DOWN)
+        elif high > most:
+            k = min(most, low + max(UP, int(math.log(budget_usd_per_h / best.bill.usd_per_hour) / step)))
         else:
-            low, option = middle, more
-    return option, low, high
+            k = (low + high) // 2
+    return (best, math.exp(low * step), math.exp(high * step)) if best is not None else None
 
 
 def _price_service(request: Budget, model: str, *, additions: Additions, today: date) -> tuple[Serve, Options]:
-    """The service of one model within the budget, and a function from it at any rate and budget to its options."""
+    """
+    The service of one model within the budget, and a function from it at any rate and budget to its options.
+
+    Another checkpoint than the model's own counts only where that is never sure enough, whatever it costs: as in the
+    plan of the same service without a budget.
+    """
     assert request.serve is not None
-    serve = replace(request.serve, model=model, quick=True, budget_usd_per_h=request.usd_per_h)
-    return serve, partial(serve_options, additions=additions, today=today, times=1.0, known={})
+    serve = replace(request.serve, model=model, budget_usd_per_h=request.usd_per_h)
+    options = partial(serve_options, additions=additions, today=today, first_only=True, known={})
+    own = _sure(options(replace(serve, rate_per_s=LITTLE, budget_usd_per_h=None, quick=True), own=True)) is not None
+    return serve, partial(options, own=own)
 
 
 def _sure(options: tuple[ServeOption, ...]) -> ServeOption | None:
@@ -324,9 +328,9 @@ def largest_affordable(request: Budget, *, additions: Additions, today: date) ->
         if found is None:
             return ()
         option, rate, beyond = found
-        more = options(replace(serve, rate_per_s=beyond, budget_usd_per_h=None))
-    sure = next((one.usd_per_month for one in more if one.sure), None)
-    found_one = _affordable(serve, option, rate=rate, beyond=beyond, costs=sure)
+        more = _sure(options(replace(serve, rate_per_s=beyond, budget_usd_per_h=2.0 * budget)))
+    costs = more.usd_per_month if more is not None else None
+    found_one = _affordable(serve, option, rate=rate, beyond=beyond, costs=costs)
     return (replace(found_one, priced=tuple(sorted(priced.items()))),)
 
 
@@ -367,7 +371,7 @@ def _affordable(
 ) -> Affordable:
     """
     A model within the budget at a rate; `beyond` is the least rate looked at that costs more, `costs` what that one
-    costs a month (None = nothing serves it).
+    costs a month (None = over twice the budget).
     """
     return Affordable(
         model=serve.model,

@@ -79,7 +79,7 @@ class Affordable(SparseRecord, kw_only=True):
     next_rate_per_s: float | None = None
     """The least rate looked at that costs more than the budget; absent = none does. [1/s]"""
     next_usd_per_month: float | None = None
-    """What that rate costs; absent = nothing serves it. [USD/month]"""
+    """What that rate costs; absent = over twice the budget. [USD/month]"""
     priced: tuple[tuple[float, float], ...] = ()
     """Rates within the budget that the search priced, and what each costs. [1/s, USD/month]"""
 

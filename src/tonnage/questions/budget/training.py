@@ -263,7 +263,7 @@ def _per_million(request: Budget, run: AffordableRun, *, additions: Additions, t
     assert request.serve is not None
     name = f"{run.parameters / 1e6:.4g}M" if run.parameters < 1e9 else f"{run.parameters / 1e9:.4g}B"
     serve = replace(request.serve, model=name, rate_per_s=FULL_RATE, quick=True)
-    options = serve_options(serve, additions=additions, today=today, times=1.0)
+    options = serve_options(serve, additions=additions, today=today, first_only=True)
     return options[0].usd_per_million_output_tokens if options else None
 
 

@@ -138,7 +138,7 @@ def _quick_serving_cost(serve: Serve, months: float, *, additions: Additions, to
     """What serving so costs over the life by averages alone, or why it cannot. [USD]"""
     asked = replace(serve, quick=True)
     found = _first_usd(
-        partial(serve_options, asked, additions=additions, today=today, times=1.0),
+        partial(serve_options, asked, additions=additions, today=today, first_only=True),
         partial(plan_alone, SERVE, asked, additions=additions, today=today),
     )
     return found if isinstance(found, str) else found * months * HOURS_PER_MONTH

@@ -237,7 +237,7 @@ def _with_encoder_place(request: Serve, found: Candidate, configuration: Configu
     """
     model = found.replica.placement.model
     replica = reusing_replica(request, configuration, model=model, accelerator=found.site.accelerator)
-    made = replace(found, configuration=configuration, replica=replica, simulated=None, point=None, scale=1.0)
+    made = replace(found, configuration=configuration, replica=replica, tested=None, scale=1.0)
     if replica.times is None:
         return made
     state = state_of(request, replica)

@@ -23,7 +23,7 @@ from tonnage.core.stop import Abandoned, abandoned_at_stop, best_is_known, stop_
 from tonnage.domain.model import Model
 from tonnage.domain.plan import ConfidencePrice, Configuration, Decision, ServeOption
 from tonnage.domain.requests.serve import Serve
-from tonnage.pricing.bills import primary_first
+from tonnage.physics.known import Known, remembered
 from tonnage.questions.serve import limits, narrative
 from tonnage.questions.serve.option import (
     Candidate,
@@ -31,10 +31,10 @@ from tonnage.questions.serve.option import (
     add_costs,
     bills_of,
     has_objectives,
+    is_sure,
     load_at,
     needed_of,
     option_of,
-    share_of,
 )
 
 if TYPE_CHECKING:
@@ -65,35 +65,39 @@ Priced = tuple[Candidate, ServeOption]
 def estimate_candidates(request: Serve, candidates: list[Candidate], *, today: date) -> list[Priced | Infeasible]:
     """Every candidate as the mean field sees it, and the cheapest fleet with an even chance."""
     found = [_price(request, candidate, today=today) for candidate in candidates]
-    return [*found, *_with_even_chance(request, found, today=today)]
+    return [*found, *_with_even_chance(request, candidates, today=today)]
 
 
-def decide_candidates(request: Serve, candidates: list[Candidate], *, today: date) -> list[Priced | Infeasible]:
+def decide_candidates(
+    request: Serve, candidates: list[Candidate], *, today: date, shown: int = CONTENDERS, known: Known
+) -> list[Priced | Infeasible]:
     """
-    Candidates with their simulated capacity where that may bring them among the first; the others as estimated; and the
-    cheapest fleet with an even chance.
+    Candidates with their simulated capacity where that may bring them among the first (`shown`); the others as
+    estimated; and the cheapest fleet with an even chance.
 
-    Twice: in large steps and few requests for all that may matter, then closely for those that still may.
+    Twice: in large steps and few requests for all that may matter, then closely for those that still may. `known` keeps
+    what was simulated, which no load moves. Where one alone is shown, what is dearer than it is left out.
     """
     from tonnage.questions.serve.capacity_search import draw_requests
 
     if not candidates:
         return []
     best_is_known()
-    requests = draw_requests(request)
-    found = _search_contenders(
-        request, candidates, today=today, margin=MARGIN, look=_look(request, requests, close=False)
-    )
-    seen = [pair[0] for pair in found if not isinstance(pair, Infeasible) and pair[0].simulated is not None]
-    others = [pair for pair in found if isinstance(pair, Infeasible) or pair[0].simulated is None]
-    look = _look(request, requests, close=True)
-    closely = _search_contenders(request, seen, today=today, margin=COARSE, look=look)
-    found = _complete_search(request, [*others, *closely], today=today, look=look)
-    return [*found, *_with_even_chance(request, found, today=today, look=look)]
+    requests = remembered(known, ("requests",), made=partial(draw_requests, request))
+    coarse = _look(request, requests, known=known)
+    found = _search_contenders(request, candidates, margin=MARGIN, look=coarse, shown=shown)
+    seen = [one for one in found if isinstance(one, Candidate) and one.simulated is not None]
+    others = [one for one in found if isinstance(one, Infeasible) or one.simulated is None]
+    look = _look(request, requests, known=known, first=coarse)
+    closely = _search_contenders(request, seen, margin=COARSE, look=look, shown=shown)
+    priced = [one if isinstance(one, Infeasible) else _price(request, one, today=today) for one in (*others, *closely)]
+    priced = _complete_search(request, priced, today=today, look=look, shown=shown)
+    even = () if shown == 1 else _with_even_chance(request, [*others, *closely], today=today, look=look)
+    return [*priced, *even]
 
 
 def _with_even_chance(
-    request: Serve, found: list[Priced | Infeasible], *, today: date, look: Look | None = None
+    request: Serve, found: Sequence[Candidate | Infeasible], *, today: date, look: Look | None = None
 ) -> Iterator[Priced]:
     """
     The cheapest fleet that meets the objectives with an even chance, where that is less than asked for; nothing where
@@ -101,11 +105,11 @@ def _with_even_chance(
     """
     if not has_objectives(request) or request.confidence <= EVEN or stop_asked():
         return
-    candidates = {i: one[0] for i, one in enumerate(found) if not isinstance(one, Infeasible)}
+    candidates = {i: one for i, one in enumerate(found) if isinstance(one, Candidate)}
     while (cheapest := _cheapest_at(request, _by_least_cost(request, candidates), EVEN)) is not None:
         place, replicas, _ = cheapest
         candidate = candidates[place]
-        seen = look(candidate, replicas) if look is not None else candidate
+        seen = look(candidate) if look is not None else candidate
         if isinstance(seen, Infeasible):
             del candidates[place]
         elif candidate.simulated is None and seen.simulated is not None:
@@ -118,17 +122,15 @@ def _with_even_chance(
 
 
 def _complete_search(
-    request: Serve, found: list[Priced | Infeasible], *, today: date, look: Look
+    request: Serve, found: list[Priced | Infeasible], *, today: date, look: Look, shown: int
 ) -> list[Priced | Infeasible]:
     """
     Simulates what would be shown among the first as an estimate only: after the close look, simulated leaders may cost
     more than estimates that were left out. A stop asked for ends it with what is known.
     """
     while not stop_asked():
-        shown = _rows_to_show([pair for pair in found if not isinstance(pair, Infeasible) and pair[1].sure])[
-            :CONTENDERS
-        ]
-        pair = next((pair for pair in shown if pair[0].simulated is None), None)
+        rows = _rows_to_show([pair for pair in found if not isinstance(pair, Infeasible) and pair[1].sure])
+        pair = next((pair for pair in rows[:shown] if pair[0].simulated is None), None)
         if pair is None:
             return found
         try:
@@ -142,59 +144,79 @@ def _complete_search(
 
 
 def _search_contenders(
-    request: Serve, candidates: list[Candidate], *, today: date, margin: float, look: Look
-) -> list[Priced | Infeasible]:
+    request: Serve, candidates: list[Candidate], *, margin: float, look: Look, shown: int
+) -> list[Candidate | Infeasible]:
     """
-    Looks at candidates in the order of what they cost at best, until none that is left can come among the first.
+    Looks at candidates in the order of what they cost at best, at prices that sellers state before others, until none
+    that is left can come among the first.
 
-    At best, a replica takes `margin` times what is known of it, or less once enough looks have shown less. Once
-    `CONTENDERS` sure options that were looked at cost no more than a candidate at best, it stays as it is.
+    At best, a replica takes `margin` times what is known of it, or less once enough looks have shown less. Once so many
+    sure options that were looked at (`shown`) cost no more than a candidate at best, it stays as it is, as does what
+    exceeds budget or count at best.
     """
     order = sorted(((_least_cost(request, c, margin=margin), i) for i, c in enumerate(candidates)))
-    leaders: list[float] = []
+    leaders: list[Rank] = []
     ratios: list[float] = []
-    found: list[Priced | Infeasible] = []
+    found: list[Candidate | Infeasible] = []
+    most = limits.most_compared(request)
     for least, i in order:
         candidate = candidates[i]
-        last = sorted(leaders)[CONTENDERS - 1] if len(leaders) >= CONTENDERS else math.inf
-        if stop_asked() and candidate.simulated is None and least > last:
-            continue  # an estimate that can only come after all that are shown is not waited for
+        last = sorted(leaders)[shown - 1] if len(leaders) >= shown else NONE
+        if least > last and (shown == 1 or stop_asked()):
+            continue  # what can only come after all that are shown is not waited for
         learnt = min(margin, BEYOND * max(ratios)) if len(ratios) >= ENOUGH else margin
         seen: Candidate | Infeasible = candidate
-        if not stop_asked() and max(least, _least_cost(request, candidate, margin=learnt)) <= last:
+        best = max(least, _least_cost(request, candidate, margin=learnt))
+        if not stop_asked() and best <= last and best[1] <= most:
             with suppress(Abandoned), abandoned_at_stop():
                 seen = look(candidate)
                 ratios.append(0.0 if isinstance(seen, Infeasible) else seen.best.rate_per_s / candidate.best.rate_per_s)
-        outcome = seen if isinstance(seen, Infeasible) else _price(request, seen, today=today)
-        found.append(outcome)
-        if not isinstance(outcome, Infeasible) and outcome[1].sure:
-            leaders.append(outcome[1].bill.compared_usd_per_hour)
+        found.append(seen)
+        if isinstance(seen, Candidate):
+            leaders.append(_cost_if_sure(request, seen))
     return found
 
 
-Look = Callable[..., Candidate | Infeasible]
-"""Candidate, and replicas where it is not to have those that it needs -> it simulated, or why it cannot serve."""
+Rank = tuple[bool, float]
+"""Whether no primary source states a price, and what it is compared by: a stated price comes first. [-, USD/h]"""
+NONE: Final[Rank] = True, math.inf
 
 
-def _look(request: Serve, requests: Requests, *, close: bool) -> Look:
-    """A function that simulates a candidate; one configuration that is rented in two ways is simulated once."""
+def _cost_if_sure(request: Serve, candidate: Candidate) -> Rank:
+    """What a candidate's fleet is compared by; `NONE` beyond budget or count, and where it is not sure."""
+    replicas = needed_of(request, candidate)
+    cost = candidate.cost(request, replicas)
+    beyond = limits.beyond_limits(request, replicas * candidate.configuration.ranks, usd_per_h=cost.usd)
+    return cost[:2] if beyond is None and is_sure(request, candidate.chance(request, replicas)) else NONE
+
+
+Look = Callable[[Candidate], Candidate | Infeasible]
+"""Candidate -> it simulated, or why it cannot serve."""
+
+
+def _look(request: Serve, requests: Requests, *, known: Known, first: Look | None = None) -> Look:
+    """
+    A function that simulates a candidate, closely where `first` is what looks at it coarsely before; one configuration
+    that is rented in two ways is simulated once.
+    """
     from tonnage.questions.serve.capacity_search import search_capacity
 
-    known: dict[str, SearchedCapacity] = {}
-
-    def look(candidate: Candidate, replicas: int | None = None) -> Candidate | Infeasible:
+    def look(candidate: Candidate) -> Candidate | Infeasible:
         """The candidate simulated, or why it cannot serve."""
-        name = _name(candidate.configuration)
-        if name not in known:
-            known[name] = search_capacity(
-                request,
-                candidate.replica,
-                requests=requests,
-                guess=candidate.best,
-                close=close,
-                unit=candidate.state.unit,
-            )
-        return _with_simulation(request, candidate, tested=known[name], replicas=replicas)
+        seen = first(candidate) if first is not None and candidate.simulated is None else candidate
+        if isinstance(seen, Infeasible):
+            return seen
+        capacity = partial(
+            search_capacity,
+            request,
+            seen.replica,
+            requests=requests,
+            guess=seen.best,
+            close=first is not None,
+            unit=seen.state.unit,
+        )
+        name = _name(seen.configuration), first is not None
+        return _with_simulation(request, seen, tested=remembered(known, name, made=capacity))
 
     return look
 
@@ -205,19 +227,17 @@ def _name(configuration: Configuration) -> str:
     return f"{configuration.label()} {link or ''}"
 
 
-def _least_cost(request: Serve, candidate: Candidate, *, margin: float) -> float:
-    """What it costs if one replica takes `margin` times what is known. [USD/h]"""
-    return candidate.cost(request, needed_of(request, candidate, factor=margin)).compared
+def _least_cost(request: Serve, candidate: Candidate, *, margin: float) -> Rank:
+    """What it costs if one replica takes `margin` times what is known."""
+    return candidate.cost(request, needed_of(request, candidate, factor=margin))[:2]
 
 
-def _with_simulation(
-    request: Serve, candidate: Candidate, *, tested: SearchedCapacity, replicas: int | None
-) -> Candidate | Infeasible:
+def _with_simulation(request: Serve, candidate: Candidate, *, tested: SearchedCapacity) -> Candidate | Infeasible:
     """
-    The candidate with its simulated capacity in place of the mean field's, and what its requests see with so many
-    replicas (None: as many as it needs); where even a lone request misses an objective, that verdict.
+    The candidate with its simulated capacity in place of the mean field's; where even a lone request misses an
+    objective, that verdict.
     """
-    from tonnage.questions.serve.capacity_search import LIMITS, point_at
+    from tonnage.questions.serve.capacity_search import LIMITS
 
     if tested.best is None:
         limit = tested.found.limit if tested.found.limit in LIMITS else "ttft"
@@ -225,10 +245,7 @@ def _with_simulation(
         missing = limits.misses_objective(request, alone, limit=limit)
         return Infeasible(configuration=candidate.configuration, verdict=missing, alone=alone)
     scale = candidate.scale * (load_at(request, tested.best) / load_at(request, candidate.best))
-    found = replace(candidate, best=tested.best, binds=tested.found.limit, simulated=tested.found, scale=scale)
-    share = share_of(request, replicas or needed_of(request, found), adapters=found.configuration.engine.adapters)
-    point = point_at(request, tested, share=share)
-    return replace(found, point=point)
+    return replace(candidate, best=tested.best, binds=tested.found.limit, tested=tested, scale=scale)
 
 
 def _price(request: Serve, candidate: Candidate, *, today: date) -> Priced | Infeasible:
@@ -282,7 +299,7 @@ Try = tuple[float, int, Candidate]
 
 def _by_least_cost(request: Serve, candidates: Mapping[int, Candidate]) -> list[Try]:
     """At another confidence nothing costs less than at the least one: in that order, a search ends early."""
-    tries = [(_least_cost(request, one, margin=math.inf), i, one) for i, one in candidates.items()]
+    tries = [(_least_cost(request, one, margin=math.inf)[1], i, one) for i, one in candidates.items()]
     return sorted(tries, key=lambda each: each[:2])
 
 
@@ -307,10 +324,10 @@ def _cheapest_at(request: Serve, tries: list[Try], confidence: float) -> tuple[i
     return best
 
 
-def rank_of(option: ServeOption) -> tuple[bool, float, float, int, float]:
+def rank_of(option: ServeOption) -> tuple[bool, bool, float, float, int, float]:
     """
-    Those that meet the objectives surely enough come first, the cheapest of them first, at one price what has fewer
-    unusual settings, of these the faster.
+    Those that meet the objectives surely enough come first, those at a price that its seller states before others, the
+    cheapest of them first, at one price what has fewer unusual settings, of these the faster.
 
     Where none does, the likeliest leads.
     """
@@ -318,7 +335,8 @@ def rank_of(option: ServeOption) -> tuple[bool, float, float, int, float]:
     run = option.configuration
     changes = len(run.settings()) - (run.engine.mm_encoder_tp_mode == "data")  # whole images are as exact
     changes += run.engine.adapters is not None and run.engine.adapters.kept == "swapped"
-    return not option.sure, behind, option.bill.compared_usd_per_hour, changes, option.capacity.tpot_s.value
+    unlisted, usd = option.bill.trust != "primary", option.bill.compared_usd_per_hour
+    return not option.sure, unlisted, behind, usd, changes, option.capacity.tpot_s.value
 
 
 def with_load_curve(request: Serve, ranked: tuple[ServeOption, ...], *, found: list[Priced]) -> tuple[ServeOption, ...]:
@@ -352,24 +370,24 @@ def candidate_of(option: ServeOption, found: list[Priced]) -> Candidate:
 
 
 def ranked_of(
-    request: Serve, model: Model, *, serving: list[Priced]
+    request: Serve, model: Model, *, serving: list[Priced], by_cost: bool
 ) -> tuple[tuple[ServeOption, ...], list[Infeasible]]:
     """
     The best few options of each accelerator and link in their order, each with its account, those whose checkpoint
     somebody has to make first behind the others as sure; and those that the load makes as dear as a replica is when it
-    is not looked at.
+    is not looked at. The recommended one comes first, or the cheapest where the order is `by_cost`.
     """
     lacks = partial(limits.unmade, request=request, model=model)
     shown = [add_costs(request, option, found=candidate) for candidate, option in _rows_to_show(serving)]
-    in_order = sorted(primary_first(shown), key=lambda one: (not one.sure, lacks(one.configuration)))
-    by_cost, dear = _without_too_dear(in_order, times=FOLDED)
-    if not by_cost:
+    in_order = sorted(shown, key=lambda one: (not one.sure, lacks(one.configuration)))
+    kept, dear = _without_too_dear(in_order, times=FOLDED)
+    if not kept:
         return (), dear
-    made = [one for one in by_cost if not lacks(one.configuration)] or by_cost
-    first = recommended(made)
-    unmade = [one for one in by_cost if one.sure and lacks(one.configuration)]
+    made = [one for one in kept if not lacks(one.configuration)] or kept
+    first = made[0] if by_cost else recommended(made)
+    unmade = [one for one in kept if one.sure and lacks(one.configuration)]
     told = with_verdicts(
-        tuple(sorted(by_cost, key=lambda one: one is not first)),
+        tuple(sorted(kept, key=lambda one: one is not first)),
         lead=partial(
             narrative.lead_reason,
             request=request,

@@ -209,12 +209,12 @@ def adapter_decision(
         Decision(
             question=f"How are the {mine.count} adapters kept?",
             answer=mine.kept,
-            because=f"{_because(mine, first)}; {', '.join(told)}",
+            because=f"{_because(mine, first, ttft_s=ranked[0].capacity.ttft_mean_s)}; {', '.join(told)}",
         ),
     )
 
 
-def _because(mine: Adapters, first: Candidate) -> str:
+def _because(mine: Adapters, first: Candidate, *, ttft_s: float) -> str:
     """
     What adapters kept the chosen way (merged, resident or loaded when asked for) take of memory on the first option's
     replicas, and how long requests wait for one.
@@ -229,6 +229,5 @@ def _because(mine: Adapters, first: Candidate) -> str:
     if mine.kept == "resident":
         return f"{told}, and no request waits for one"
     load = load_s(at)
-    ttft = (first.point or first.best).ttft_mean_s
     missed = misses(mine)
-    return f"{told}; {missed:.0%} of requests wait {show(load, 's')} for one, {missed * load / ttft:.0%} of TTFT"
+    return f"{told}; {missed:.0%} of requests wait {show(load, 's')} for one, {missed * load / ttft_s:.0%} of TTFT"

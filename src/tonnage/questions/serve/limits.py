@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -29,6 +30,9 @@ from tonnage.optimize.layouts import replica_layouts
 from tonnage.simulation.capacity import Point
 from tonnage.simulation.kvcache import Demand, kv_pool, longest_bytes
 from tonnage.units import show
+
+AS_PAID: Final = frozenset({"on-demand", "spot"})
+"""Terms that are compared by what they cost."""
 
 
 def check_context(model: Model, request: Serve) -> None:
@@ -316,6 +320,16 @@ def unreachable_text(missed: Sequence[Infeasible]) -> Verdict:
     latency = [miss.verdict for miss in missed if miss.alone is not None]
     closest = min(latency, key=lambda verdict: verdict.short_by or 0.0)
     return replace(closest, reason=f"no accelerator is fast enough; {closest.reason}", nearest=nearest)
+
+
+def most_compared(request: Serve) -> float:
+    """
+    What a fleet within the budget is compared by, at most; infinite without a budget, and where a commitment is allowed,
+    which is compared by more than it costs. [USD/h]
+    """
+    if request.budget_usd_per_h is None or not AS_PAID.issuperset(request.filters.terms):
+        return math.inf
+    return math.nextafter(request.budget_usd_per_h, math.inf)
 
 
 def beyond_limits(request: Serve, accelerators: int, *, usd_per_h: float) -> Verdict | None:

@@ -43,7 +43,7 @@ from tonnage.simulation.router import peak_load, replicas_in_all, working_replic
 from tonnage.simulation.step_parts import Placement
 
 if TYPE_CHECKING:
-    pass
+    from tonnage.questions.serve.capacity_search import SearchedCapacity
 
 
 SEATS: Final = frozenset({"kv", "batch"})
@@ -65,9 +65,8 @@ class Candidate(Record, kw_only=True):
     """At capacity."""
     binds: str
     """What stops it from taking more."""
-    simulated: SimulatedCapacity | None = None
-    point: Point | None = None
-    """What requests see at the planned load, where it was simulated."""
+    tested: SearchedCapacity | None = None
+    """Its simulations; absent = it was not simulated."""
     state: Steady
     """By the mean field: the replica, or prefill and decode workers in its place, of which `replica` is then one."""
     odds: Odds
@@ -76,6 +75,19 @@ class Candidate(Record, kw_only=True):
     """No checkpoint in its weights is known."""
     scale: float = 1.0
     """Simulated capacity over the mean field's. [-]"""
+
+    @property
+    def simulated(self) -> SimulatedCapacity | None:
+        """What the simulation said of one replica; None where it was not simulated."""
+        return self.tested.found if self.tested is not None else None
+
+    def seen(self, request: Serve, share: float) -> Point | None:
+        """What requests see at a load of one replica by simulation; None where it was not simulated. [1/s or requests]"""
+        if self.tested is None:
+            return None
+        from tonnage.questions.serve.capacity_search import point_at
+
+        return point_at(request, self.tested, share=share)
 
     def chance(self, request: Serve, replicas: int, *, factor: float = 1.0) -> float | None:
         """
@@ -113,6 +125,11 @@ def most_of(
     alone = state.at(LONE)
     too_slow = limits.misses_objective(request, alone, limit=binds)
     return Infeasible(configuration=configuration, verdict=too_slow, alone=alone)
+
+
+def is_sure(request: Serve, chance: float | None) -> bool:
+    """Whether a chance is that asked for; None where nothing is."""
+    return chance is None or chance >= request.confidence - ROUNDING
 
 
 def has_objectives(request: Serve) -> bool:
@@ -244,7 +261,7 @@ def option_of(
     working = working_replicas(request, replicas)
     share = share_of(request, replicas, adapters=found.configuration.engine.adapters)
     steady = found.state.at(share) if request.rate_per_s is None else found.state.at_rate(share)[0]
-    point = found.point or steady
+    point = found.seen(request, share) or steady
     carried = point.rate_per_s * working / request.shape.peak_to_mean
     # A rate that was asked for is the mean load itself; a number in flight becomes one by the latencies found.
     mean_rate = request.rate_per_s if request.rate_per_s is not None else carried
@@ -268,7 +285,7 @@ def option_of(
         usd_per_million_output_tokens=cost.value / (tokens_per_s * 3600.0) * 1e6,
         basis=str(replica.basis),
         chance=chance,
-        sure=chance is None or chance >= request.confidence - ROUNDING,
+        sure=is_sure(request, chance),
         reuse=replica.reuse,
     )
 

@@ -42,6 +42,7 @@ from tonnage.questions.serve.break_even import serve_break_even
 from tonnage.questions.serve.chance import Curve, Odds
 from tonnage.questions.serve.day import fleet_day
 from tonnage.questions.serve.decide import (
+    CONTENDERS,
     FOLDED,
     Priced,
     adapters_kept,
@@ -109,7 +110,7 @@ def _look(asked: Context[Serve]) -> Found[Serve, ServeOption, ServePlan]:
         other = [one for one in ranked[1:] if limits.unmade(one.configuration, request=request, model=model)]
         if not allowed.precisions:
             averaged = replace(within, request=replace(allowed, quick=True))
-            other += _search_formats(averaged, open_sites, times=1.0, startable=False, known={}).ranked
+            other += _search_formats(averaged, open_sites, first_only=True, startable=False, known={}).ranked
         refused += limits.needs_checkpoint(request, model, first=ranked[0], options=other)
     return Found(
         options=with_load_curve(request, ranked, found=search.serving),
@@ -201,34 +202,43 @@ class _Search(NamedTuple):
 
 
 def _search(
-    asked: Context[Serve], open_sites: Sequence[Site], *, times: float = FOLDED, known: Known | None = None
+    asked: Context[Serve],
+    open_sites: Sequence[Site],
+    *,
+    first_only: bool = False,
+    own: bool = False,
+    known: Known | None = None,
 ) -> _Search:
     """
     Every configuration that can be started from the model's checkpoint, and the options among them in their order.
 
-    Those that need another checkpoint come with them only where no other meets the objectives surely enough. `known`
-    keeps what no load moves.
+    Those that need another checkpoint come with them only where no other meets the objectives surely enough, and never
+    where the model's `own` is asked for. `known` keeps what no load moves.
     """
     known = {} if known is None else known
-    found = _search_formats(asked, open_sites, times=times, known=known)
-    if asked.request.precisions or (found.ranked and (found.ranked[0].sure or stop_asked())):
+    found = _search_formats(asked, open_sites, first_only=first_only, known=known)
+    if own or asked.request.precisions or (found.ranked and (found.ranked[0].sure or stop_asked())):
         return found
-    other = _search_formats(asked, open_sites, times=times, startable=False, known=known)
+    other = _search_formats(asked, open_sites, first_only=first_only, startable=False, known=known)
     serving = found.serving + other.serving
-    ranked, dear = ranked_of(asked.request, asked.model, serving=serving)
+    ranked, dear = ranked_of(asked.request, asked.model, serving=serving, by_cost=first_only)
     return _Search(found.outcomes + other.outcomes, serving, found.missed + other.missed + dear, ranked)
 
 
 def _search_formats(
-    asked: Context[Serve], open_sites: Sequence[Site], *, times: float, known: Known, startable: bool = True
+    asked: Context[Serve], open_sites: Sequence[Site], *, first_only: bool, known: Known, startable: bool = True
 ) -> _Search:
     """
     Every configuration of every site in formats of one kind (`startable` or not), by averages or simulated, and the
-    options among them.
+    options among them; those that may come first alone where no other counts.
     """
     request = asked.request
     outcome = partial(outcome_of, request, asked.model, known=known)
-    tried = _worth_it(request, asked.model, open_sites, outcome=outcome, times=times, startable=startable)
+    by_averages = request.quick or not can_simulate()
+    # By averages what costs more at one replica than the first cannot be the first; simulated, it can.
+    times = 1.0 if first_only and by_averages else FOLDED
+    most = limits.most_compared(request) if first_only else math.inf
+    tried = _worth_it(request, asked.model, open_sites, outcome=outcome, times=times, most=most, startable=startable)
     outcomes = [*tried.refused, *(outcome for _, outcome in tried.looked_at)]
     plain = [one for one in outcomes if isinstance(one, Candidate)]
     varied: dict[tuple[str, int], Candidate] = {}
@@ -241,11 +251,14 @@ def _search_formats(
     seen = {candidate.configuration.accelerator for candidate in candidates}
     outcomes += [miss for miss in tried.dear if miss.configuration.accelerator not in seen]
     missed = [outcome for outcome in outcomes if isinstance(outcome, Infeasible)]
-    by_averages = request.quick or not can_simulate()
-    found = (estimate_candidates if by_averages else decide_candidates)(request, candidates, today=asked.today)
+    if by_averages:
+        found = estimate_candidates(request, candidates, today=asked.today)
+    else:
+        shown = 1 if first_only else CONTENDERS
+        found = decide_candidates(request, candidates, today=asked.today, shown=shown, known=known)
     missed += [outcome for outcome in found if isinstance(outcome, Infeasible)]
     serving = [pair for pair in found if not isinstance(pair, Infeasible)]
-    ranked, dear = ranked_of(request, asked.model, serving=serving)
+    ranked, dear = ranked_of(request, asked.model, serving=serving, by_cost=first_only)
     return _Search(outcomes, serving, missed + dear, ranked)
 
 
@@ -254,21 +267,22 @@ def serve_options(
     *,
     additions: Additions = catalog.NOTHING,
     today: date,
-    times: float = FOLDED,
+    first_only: bool = False,
+    own: bool = False,
     known: Known | None = None,
 ) -> tuple[ServeOption, ...]:
     """
     The options of the plan in their order, without what explains them: what a sweep over many plans asks for.
 
-    Those whose single replica costs more than so many times the plan are left out; where only the first counts, 1.
-    `known` is what requests share that differ in rate, budget and confidence alone, at first empty.
+    Those that cannot come first are left out where no other counts (`first_only`), and those that do not start from the
+    model's `own` checkpoint where no other is asked for. `known` is what requests share that differ in rate, budget and confidence alone, at first empty.
     """
     asked = _ask(request, additions, today)
     allowed, _, no_format = apply_quality_floor(request, asked.model)
     if no_format is not None:
         return ()
     open_sites = remembered(known, (), made=lambda: (*with_slices(sites(request.filters, additions=additions)[0]),))
-    return _search(replace(asked, request=allowed), open_sites, times=times, known=known).ranked
+    return _search(replace(asked, request=allowed), open_sites, first_only=first_only, own=own, known=known).ranked
 
 
 def _sessions(asked: Context[Serve], first: ServeOption, *, serving: list[Priced]) -> SessionCosts | None:
@@ -309,17 +323,17 @@ def _worth_it(
     *,
     outcome: Callable[..., Candidate | Infeasible],
     times: float,
+    most: float,
     startable: bool,
 ) -> _Tried:
     """
-    Every configuration of every site whose single replica costs no more than so many times the plan.
+    Every configuration of every site whose single replica costs no more than so many times the plan, and `most` [USD/h]
+    at most.
 
     In the order of what one replica costs at least, so that what is left out cannot be the plan, however many replicas
     the others take: neither an objective nor the load moves the bound but through the plan's own cost.
     """
     best = math.inf
-    if times == 1.0 and request.budget_usd_per_h is not None:
-        best = math.nextafter(request.budget_usd_per_h, math.inf)  # what costs more is no option at any load
     refused: list[Infeasible] = []
     tries: list[tuple[float, int, Site, Configuration]] = []
     for site in open_sites:
@@ -339,7 +353,7 @@ def _worth_it(
     loads = any(not limits.unmade(configuration, request=request, model=model) for *_, configuration in tries)
     looked_at: list[tuple[Site, Candidate | Infeasible]] = []
     for least, _, site, configuration in sorted(tries, key=lambda one: one[:2]):
-        if least > times * best:
+        if least > min(times * best, most):
             dear[configuration.accelerator] = min(dear.get(configuration.accelerator, math.inf), least)
             continue
         found = outcome(site=site, configuration=configuration)

@@ -211,11 +211,12 @@ def least_with(request: Serve, found: Candidate | Infeasible, *, site: Site, gai
 def primary_cost(request: Serve, found: Candidate, *, factor: float = 1.0) -> float:
     """
     Cost of a candidate's fleet at prices that sellers state if a replica takes `factor` times what is known; infinite
-    without, or beyond the request's budget or count. [USD/h]
+    without, or beyond the request's count. A bound for all others, whatever the budget: what costs more than it cannot
+    be the cheapest. [USD/h]
     """
     replicas = needed_of(request, found, factor=factor)
     cost = found.cost(request, replicas)
-    over = limits.beyond_limits(request, replicas * found.configuration.ranks, usd_per_h=cost.usd)
+    over = limits.beyond_limits(request, replicas * found.configuration.ranks, usd_per_h=0.0)
     return math.inf if cost.unlisted or over else cost.compared
 
 
