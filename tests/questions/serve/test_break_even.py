@@ -11,6 +11,7 @@ import tonnage
 
 MARKET = "B200,B300,H100,H200,L40S"
 """Those that lead, or come to lead, of all that are rented."""
+SMALL = "meta-llama/Llama-3.1-8B-Instruct"
 ASKED: dict[str, Any] = {
     "model": "meta-llama/Llama-3.1-70B-Instruct",
     "rate": "4/s",
@@ -85,3 +86,17 @@ def test_one_more_replica_is_needed_where_the_plan_says_so(now: Any) -> None:
     name = now.options[0].configuration.accelerator
     below, above = (plan(accelerator=name, rate=f"{flip.value * f:.5g}/s").options[0].replicas for f in (0.99, 1.01))
     assert below == now.options[0].replicas and above == below + 1
+
+
+def test_one_replica_more_or_fewer_is_told_by_what_asks_for_it() -> None:
+    """Headroom where the load would leave less than asked for, else the chance that the objectives are met."""
+    roomy, sure = (
+        plan(model=SMALL, accelerator="L40S", rate="20/s", headroom=room, confidence=confidence)
+        for room, confidence in ((0.6, 0.3), (0.0, 0.95))
+    )
+    told = {
+        name: (made.why_not_fewer, next(one.becomes for one in made.break_even if one.input == "mean rate above"))
+        for name, made in (("headroom", roomy), ("confidence", sure))
+    }
+    assert "60% is asked for" in told["headroom"][0] and told["headroom"][1].endswith("are needed")
+    assert "95 % is asked for" in told["confidence"][0] and told["confidence"][1].endswith("with 95 %")

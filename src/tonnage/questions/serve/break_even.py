@@ -38,7 +38,7 @@ from tonnage.questions.serve.option import SEATS, Candidate, has_objectives, rep
 from tonnage.record import Record
 from tonnage.simulation.capacity import Point, stated
 from tonnage.simulation.router import working_replicas
-from tonnage.units import show
+from tonnage.units import show, whole_percent
 
 CONTENDERS: Final = 14
 """Options that are asked again, cheapest first."""
@@ -363,7 +363,8 @@ def _with_lengths(request: Serve, share: float) -> Serve:
 
 def _another_replica(request: Serve, best: ServeOption, contenders: Iterable[_ScaledCandidate]) -> list[BreakEven]:
     """
-    The mean rate from which the first option needs one more replica; empty where no rate is asked for.
+    The mean rate from which the first option needs one more replica, and what for where the confidence asks for it
+    rather than the headroom; empty where no rate is asked for.
 
     By averages alone (`quick`), the best of the option's settings counts: another setting of the same accelerators may
     carry more. Where options are simulated, what other settings take is not known without simulating them too.
@@ -373,7 +374,7 @@ def _another_replica(request: Serve, best: ServeOption, contenders: Iterable[_Sc
     capacity = best.capacity.max_rate_per_s
     working = working_replicas(request, best.replicas)
     error = 1.0 if capacity.high is None else capacity.high / capacity.value
-    able = capacity.value * (1.0 - request.headroom)
+    able, firmly = capacity.value * (1.0 - request.headroom), False
     for one in sorted(contenders, key=lambda one: one.candidate.configuration != best.configuration):
         if _without_settings(one.candidate.configuration) != _without_settings(best.configuration):
             continue
@@ -382,14 +383,16 @@ def _another_replica(request: Serve, best: ServeOption, contenders: Iterable[_Sc
             continue
         rate = capacity.value if own else _max_rate(request, one)
         firm = one.odds_under(request.slo).capacity(request.confidence) * one.scale if has_objectives(request) else 0.0
-        surely = rate * (1.0 - request.headroom)
+        surely = rate * (1.0 - request.headroom), False
         if firm and best.sure:
-            surely = min(surely, firm)
-        able = surely if own else max(able, surely)
+            surely = min(surely, (firm, True))
+        able, firmly = surely if own else max((able, firmly), surely)
     most = able * working / request.shape.peak_to_mean
     copies = "units of pools" if best.configuration.pools else "replicas"
+    needed = f"{best.replicas + 1} {copies} are needed"
+    needed += f" to meet every objective with {whole_percent(request.confidence)}" if firmly else ""
     return [
-        BreakEven(input="mean rate above", value=most, unit="1/s", becomes=f"{best.replicas + 1} {copies} are needed",
+        BreakEven(input="mean rate above", value=most, unit="1/s", becomes=needed,
              low=most / error, high=most * error, now=request.rate_per_s)
     ]  # fmt: skip
 

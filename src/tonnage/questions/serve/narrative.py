@@ -172,8 +172,11 @@ def _degrees(option: ServeOption) -> str:
     return f"{said}, each {each}" if not pools.encode else f"{said} of {each}"
 
 
-def why_not_fewer(request: Serve, best: ServeOption) -> str:
-    """What one working replica fewer would mean at the peak; where one is the least, what a replica is."""
+def why_not_fewer(request: Serve, best: ServeOption, *, chance: float | None) -> str:
+    """
+    What one working replica fewer would mean at the peak, where it meets every objective with a `chance` (None =
+    without objectives); where one is the least, what a replica is.
+    """
     working = working_replicas(request, best.replicas)
     used = (1.0 - best.headroom) * working
     most = show(best.capacity.max_rate_per_s.value, "1/s")
@@ -181,10 +184,12 @@ def why_not_fewer(request: Serve, best: ServeOption) -> str:
         smaller = f"a {_one(best)} needs {best.configuration.ranks} accelerators in this layout"
         return f"one {_one(best)} is the least; {smaller}, and it takes up to {most}"
     share = used / (working - 1)
-    free = "0 %" if share >= 1 else f"{1 - share:.0%}"
-    verb = (
-        "would be overloaded" if share > 1 else f"would leave headroom {free}, and {request.headroom:.0%} is asked for"
-    )
+    verb = f"would leave headroom {1 - share:.0%}, and {request.headroom:.0%} is asked for"
+    if share > 1:
+        verb = "would be overloaded"
+    elif 1 - share >= request.headroom and chance is not None:
+        asked = whole_percent(request.confidence)
+        verb = f"would meet every objective with {whole_percent(chance)}, and {asked} is asked for,"
     fewer = f"{working - 1} x {_degrees(best)} {part_name(best.configuration.accelerator)}"
     return f"{fewer}, each up to {most}, {verb} at the peak"
 

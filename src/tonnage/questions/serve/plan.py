@@ -154,7 +154,9 @@ def _sections(asked: Context[Serve], search: _Search, open_sites: Sequence[Site]
         ),
         cheaper_at_risk=narrative.cheaper_at_risk(request, ranked),
         confidence_prices=() if stopped else confidence_prices(request, serving),
-        why_not_fewer=narrative.why_not_fewer(request, first),
+        why_not_fewer=narrative.why_not_fewer(
+            request, first, chance=candidate_of(first, serving).chance(request, max(1, first.replicas - 1))
+        ),
         sizes=narrative.sizes(request, first),
         trail=narrative.trail(request, ranked, missed_memory=limits.missed_memory(missed))
         + adapters_kept(request, ranked, found=serving),
