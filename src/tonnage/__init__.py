@@ -293,7 +293,6 @@ def advise(
     look: Mapping[str, str] | None = None,
     reuse: str | None = None,
     calibrate: bool = True,
-    upgrade: str | None = None,
     additions: Additions | None = None,
     **fields: Unpack[AdoptFields],
 ) -> Advice:
@@ -302,8 +301,8 @@ def advise(
 
     `file` is its path; a source is its Prometheus, a live metrics page or a saved one, a measurement. `look` says how:
     window, match, every, key_env, log (a file of its requests, replayed on each change). `reuse` is the share of a
-    prompt that an earlier one began with ("40%"), `upgrade` a release to expect a change from ("vllm@0.27"). Its own
-    latencies calibrate the model of it unless `calibrate` is False. Fields as in `tonnage advise --help`.
+    prompt that an earlier one began with ("40%"). Its own latencies calibrate the model of it unless `calibrate` is
+    False. Fields as in `tonnage advise --help`.
 
     Raises
     ------
@@ -325,9 +324,7 @@ def advise(
     how = dict(look or {})
     log = how.pop("log", None)
     looked = look_at_service(*sources, watch=watch_of(how))
-    view = View(
-        pages=looked.pages, reuse=reuse, log=log, measured=looked.measured, calibrates=calibrate, upgrade=upgrade
-    )
+    view = View(pages=looked.pages, reuse=reuse, log=log, measured=looked.measured, calibrates=calibrate)
     return with_html_view(advise_service(asked, running, found=looked.diagnosis, view=view, additions=own))
 
 

@@ -37,7 +37,6 @@ from tonnage.questions.registry import REQUESTS
 @click.option(
     "--log", help="requests as a gateway logged them (any log of `tonnage simulate`), replayed on each change"
 )
-@click.option("--upgrade", metavar="ENGINE@RELEASE", help="the change to expect of a release, and a canary: vllm@0.27")
 @click.option("--no-calibration", is_flag=True, help="predict without what was measured, to see the difference")
 @why_option
 @json_option("advice")
@@ -58,7 +57,7 @@ def advise(file: str, sources: tuple[str, ...], **options: Any) -> None:
     from tonnage.questions.adopt.service import View, advise_service
 
     output, additions = output_of(options), own_facts(options)
-    taken = ("window_s", "match", "reuse", "log", "upgrade", "no_calibration", "today")
+    taken = ("window_s", "match", "reuse", "log", "no_calibration", "today")
     own = {name: options.pop(name) for name in taken}
     asked, running = read_service(file, options, additions=additions)
     looked = look_at_service(*sources, watch=struct_of(Watch, own))

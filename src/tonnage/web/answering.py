@@ -118,7 +118,7 @@ def _advise(request: Mapping[str, Any], additions: Additions, _: Watch | None) -
 
     given = dict(request)
     page, log = given.pop("page", None), given.pop("log", None)
-    reuse, upgrade = (None if (one := given.pop(name, None)) is None else str(one) for name in ("reuse", "upgrade"))
+    reuse = None if (one := given.pop("reuse", None)) is None else str(one)
     if not isinstance(page, str) or not page.strip():
         raise BadRequest("page is missing: paste the metrics page of one replica, or choose it")
     asked, running = _service(given, additions)
@@ -127,7 +127,7 @@ def _advise(request: Mapping[str, Any], additions: Additions, _: Watch | None) -
 
     def advised(place: str) -> Advice:
         looked = look_at_service(place)
-        view = View(pages=looked.pages, reuse=reuse, measured=looked.measured, upgrade=upgrade)
+        view = View(pages=looked.pages, reuse=reuse, measured=looked.measured)
         if log is None:
             return advise_service(asked, running, found=looked.diagnosis, view=view, additions=additions)
         return _read_as_file(

@@ -99,7 +99,6 @@ _ADVISE_FIELDS: Final = (
     Field("metrics page of one replica, or a measurement of it: pasted, or chosen as a file", name="page"),
     Field("of a prompt, what an earlier prompt began with: 40%", "fraction", name="reuse"),
     Field("requests as a gateway logged them, CSV or JSON lines: replayed on each change", name="log"),
-    Field("the change to expect of a release, and a canary: vllm@0.27", name="upgrade"),
 )
 
 OWN_LENGTHS: Final = "own"

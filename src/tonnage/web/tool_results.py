@@ -216,12 +216,12 @@ def _advised(arguments: dict[str, Any], additions: Additions) -> Result:
     sources = _take(arguments, "sources", list)
     if not sources:
         raise BadRequest("sources: a list of addresses or files is expected")
-    reuse, log, upgrade = (_take(arguments, name, str) for name in ("reuse", "log", "upgrade"))
+    reuse, log = (_take(arguments, name, str) for name in ("reuse", "log"))
     watch = watch_of({name: arguments.pop(name) for name in ("window", "match") if name in arguments})
     asked = adopt_request(arguments, additions=additions)
     running = read_running(asked.file)
     looked = look_at_service(*sources, watch=watch)
-    view = View(pages=looked.pages, reuse=reuse, measured=looked.measured, log=log, upgrade=upgrade)
+    view = View(pages=looked.pages, reuse=reuse, measured=looked.measured, log=log)
     answer = advise_service(asked, running, found=looked.diagnosis, view=view, additions=additions)
     return Result(markdown(blocks_of(answer)), {"headline": answer.sentence})
 

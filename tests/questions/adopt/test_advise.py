@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -129,6 +130,32 @@ def test_an_upgrade_says_what_moves_with_its_interval_and_to_measure_again() -> 
     assert moved is not None and "0.32 instead of 0.9.0" in action.change and "measure again" in action.risk
     value, low, high = (1 + float(text) / 100 for text in moved.groups())
     assert low * 1.33 == pytest.approx(value, abs=0.01) and high == pytest.approx(value * 1.33, abs=0.02)
+
+
+def test_a_move_is_played_as_today_is_and_everything_has_its_chance() -> None:
+    found = advice(f"vllm serve {MODEL} --max-model-len 32768", replicas=2, provider="lambda,verda")
+    moved = named(found, "accelerator").state
+    assert moved.replayed.requests == found.today.replayed.requests and moved.replayed.keeps
+    states = [found.today, *(action.state for action in found.actions if action.state is not None)]
+    assert all(0.0 < state.chance < 1.0 for state in states)
+
+
+def test_what_runs_and_what_should_run_are_simulated_alike_and_have_their_chances(tmp_path: Path) -> None:
+    (tmp_path / "serve.sh").write_text(f"{GOOD} --tensor-parallel-size 2\n")
+    asked = ["adopt", str(tmp_path / "serve.sh"), "-a", "H100", "--provider", "lambda", "--json", "--rate"]
+    for rate, options in (("30/s", ()), ("30/s", ("--quick",)), ("300/s", ())):
+        sides = json.loads(told(*asked, rate, *options).output)["serve"]
+        now, better = (sides[side]["options"][0] for side in ("current", "better"))
+        assert ("simulated" in now["capacity"]) is ("simulated" in better["capacity"]) is (not options)
+        assert better["chance"] >= 0.8 and (now["chance"] < 0.01 if rate == "300/s" else now["chance"] > 0.5)
+
+
+def test_a_release_is_told_without_metrics_too(tmp_path: Path) -> None:
+    (tmp_path / "serve.sh").write_text(f"docker run vllm/vllm-openai:v0.9.0 --model {MODEL} --quantization fp8\n")
+    asked = ("adopt", str(tmp_path / "serve.sh"), "-a", "H100", "--rate", "4/s", "--quick", "--upgrade")
+    screen = " ".join(told(*asked, "vllm@0.32").output.split())
+    assert re.search(r"upgrade: vllm 0.32 instead of 0.9.0: TTFT .* TPOT [+-]\d+% \(", screen)
+    assert told(*asked, "sglang@0.5").exit_code == 2
 
 
 @pytest.mark.parametrize("upgrade", ["sglang@0.5", "vllm", "vllm@newest"])

@@ -21,6 +21,8 @@ from tonnage.questions.adopt.replayed import DRAWN, ServiceTraffic, hourly_bound
 from tonnage.simulation.simulated import requests_of
 
 HEADROOM: float = next(field.default for field in fields(Serve) if field.name == "headroom")
+EVEN = {"confidence": "50%"}
+"""The simulator knows no errors of its own."""
 FP8 = {"weights": "fp8", "activations": "fp8"}
 
 
@@ -66,23 +68,26 @@ def holds(found: Advice, action: Action | None, count: int) -> None:
 
 
 def test_a_small_batch_limit() -> None:
-    found = advice(f"{GOOD} --max-num-seqs 4", replicas=12, rate=40.0)
+    found = advice(f"{GOOD} --max-num-seqs 4", replicas=12, rate=40.0, **EVEN)
     assert not found.today.keeps or found.today.replayed is not None
     holds(found, named(found, "batch limit"), truth(rate=40.0))
 
 
 def test_an_oversized_fleet() -> None:
-    found = advice(GOOD, replicas=8, rate=40.0)
+    found = advice(GOOD, replicas=8, rate=40.0, **EVEN)
     holds(found, named(found, "replicas"), truth(rate=40.0))
 
 
 def test_a_missing_prefix_cache() -> None:
-    found = advice(f"{GOOD} --no-enable-prefix-caching", replicas=8, rate=80.0, reuse="80%")
-    holds(found, named(found, "prefix cache"), truth(rate=80.0, reuse=0.8))
+    asked = {"replicas": 8, "rate": 80.0, "reuse": "80%"}
+    found, surer = (advice(f"{GOOD} --no-enable-prefix-caching", **asked, **more) for more in (EVEN, {}))
+    action, more = named(found, "prefix cache"), named(surer, "prefix cache")
+    holds(found, action, truth(rate=80.0, reuse=0.8))
+    assert action.state.chance < 0.8 <= more.state.chance and more.state.replicas > action.state.replicas
 
 
 def test_sixteen_bits_where_eight_would_do() -> None:
-    found = advice(f"vllm serve {MODEL} --max-model-len 32768", replicas=6, rate=60.0)
+    found = advice(f"vllm serve {MODEL} --max-model-len 32768", replicas=6, rate=60.0, **EVEN)
     action = named(found, "number format")
     holds(found, action, truth(rate=60.0))
     assert action.state.precision.weights == "fp8" and "quality" in action.risk

@@ -59,7 +59,9 @@ def test_the_rate_is_the_serving_plans_own() -> None:
 def test_a_budget_buys_no_other_checkpoint_than_the_plan_without_one() -> None:
     """Four bits of somebody else's checkpoint would carry more for the money, but no plan takes it unasked."""
     asked = {"model": LLAMA, "traffic": "chat", "ttft": "1 s", "tpot": "50 ms", "accelerator": "RTX PRO 6000"}
-    own, four = (tonnage.plan_budget("$3,000/month", **asked, **more).models[0] for more in ({}, {"precision": "nvfp4"}))
+    own, four = (
+        tonnage.plan_budget("$3,000/month", **asked, **more).models[0] for more in ({}, {"precision": "nvfp4"})
+    )
     assert own.option.configuration.precision.weights != "nvfp4" and own.rate_per_s < four.rate_per_s
 
 
@@ -74,7 +76,10 @@ def test_what_no_seller_states_buys_no_rate() -> None:
 
 
 def test_more_money_never_buys_less() -> None:
-    rates = [bought(amount).models[0].rate_per_s for amount in ("$1,000/month", "$3,000/month", "$3,030/month", "$9,000/month")]
+    rates = [
+        bought(amount).models[0].rate_per_s
+        for amount in ("$1,000/month", "$3,000/month", "$3,030/month", "$9,000/month")
+    ]
     assert rates == sorted(rates) and rates[-1] > 2 * rates[0]
 
 

@@ -13,6 +13,7 @@ from tonnage.domain.requests.field import (
     engine_field,
     objective_field,
     offer_field,
+    search_field,
     training_field,
 )
 from tonnage.domain.requests.groups import Images
@@ -122,6 +123,7 @@ CONFIDENCE: Final = objective_field(
     high=0.99,
 )
 Confidence = Annotated[float, CONFIDENCE]
+Quick = Annotated[bool, search_field("rank by averages alone, without simulating")]
 ModelName = Annotated[str, MODEL]
 ENGINES: Final = engine_field("serving engines to consider", "list", name="engine", known="planned engines")
 

@@ -14,6 +14,7 @@ from tonnage.domain.requests.common import (
     Lengths,
     LoadShape,
     ModelName,
+    Quick,
     Slo,
 )
 from tonnage.domain.requests.field import (
@@ -96,7 +97,7 @@ class Serve(SparseRecord, kw_only=True, tag="serve"):
     max_context: Annotated[int | None, Field("longest context that must fit", "tokens", name="context", high=1e8)] = (
         None
     )
-    quick: Annotated[bool, search_field("rank by averages alone, without simulating")] = False
+    quick: Quick = False
     """Rank by the mean-field approximation alone, without simulating."""
     pools: Annotated[bool, search_field("also look for separate workers for prompts and for answers")] = False
 

@@ -716,6 +716,9 @@ class AdoptFields(TypedDict, total=False):
     percentile: Count | None
     tokens: Tokens | None
     provider: Names | None
+    confidence: Fraction | None
+    upgrade: str | None
+    quick: bool | None
 
 
 class CalibrateFields(TypedDict, total=False):

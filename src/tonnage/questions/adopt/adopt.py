@@ -2,8 +2,8 @@
 From a running deployment to what should run: what it does today, by prediction, and the better plan with its switch.
 
 The load is what the user states; else what today's replicas carry within the objectives, so that the better plan does
-the same work. Everything that the file does not say is assumed once, for both, and listed. Both are ranked by averages
-(the mean-field approximation), so that their difference is not one of method; `command` asks for the whole plan.
+the same work. Everything that the file does not say is assumed once, for both, and listed. Both are simulated, or both
+ranked by averages (`quick`), so that their difference is not one of method; each has its chance of the objectives.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tonnage.engines.registry import engine_release, framework_words
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.questions.adopt.question import (
     ADOPTION_SCHEMA,
+    Action,
     Adopt,
     Adoption,
     Machine,
@@ -39,7 +40,8 @@ from tonnage.questions.adopt.question import (
     ServeSides,
     TrainSides,
 )
-from tonnage.questions.adopt.serve import name_of_model, served_today
+from tonnage.questions.adopt.serve import name_of_model, read_server, served_today
+from tonnage.questions.adopt.upgrade import upgraded
 from tonnage.questions.calibrate.calibrated import with_calibrations
 from tonnage.questions.train import narrative
 from tonnage.questions.train.job import TrainContext, job_of
@@ -81,7 +83,21 @@ def adopt(
     found = looking(request, running, accelerator=accelerator, additions=additions, today=day)
     saving = _saving(found.sides)
     told = replace(found, sentence=_sentence(found, saving), saving=saving)
+    if request.upgrade is not None:
+        told = replace(told, upgrade=_upgrade(request, told, accelerator=accelerator, additions=additions, today=day))
     return with_calibrations(told, additions=additions)
+
+
+def _upgrade(request: Adopt, found: Adoption, *, accelerator: str, additions: Additions, today: date) -> Action | None:
+    """What the release that was asked for is expected to change of a server; None where it cannot run today."""
+    if found.serve is None:
+        raise BadRequest("upgrade only means something for a server: it names a release of its engine")
+    current = found.serve.current
+    if current is None:
+        return None
+    made = read_server(request, found.running, accelerator=accelerator, additions=additions)
+    made = made._replace(replicas=current.options[0].replicas)
+    return upgraded(made, replace(current.request, quick=True), upgrade=request.upgrade or "", today=today)
 
 
 def accelerator_of(request: Adopt, machine: Machine, *, additions: Additions) -> str:

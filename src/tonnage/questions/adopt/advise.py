@@ -19,18 +19,18 @@ from tonnage import catalog
 from tonnage.catalog import Additions, accelerators_text, parts_name, provider_name
 from tonnage.core.calibration_use import at_once, calibrations_among
 from tonnage.core.header import Infeasible
+from tonnage.core.replica import Replica
+from tonnage.core.session_reuse import reusing_replica
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.diagnosis import Diagnosis
-from tonnage.domain.layout import Engine
 from tonnage.domain.metrics import SPEEDS
 from tonnage.domain.plan import Configuration, ServeOption
 from tonnage.domain.precision import number_format
 from tonnage.domain.requests.common import Filters, Slo
 from tonnage.domain.requests.serve import Serve
-from tonnage.engines.registry import release
 from tonnage.errors import BadRequest, echo
 from tonnage.questions.adopt.adopt import accelerator_of
-from tonnage.questions.adopt.question import ADVICE_SCHEMA, RELEASES, Action, Adopt, Advice, Running, Seen, State
+from tonnage.questions.adopt.question import ADVICE_SCHEMA, Action, Adopt, Advice, Running, Seen, State
 from tonnage.questions.adopt.replayed import (
     AUTOSCALING,
     ServiceTraffic,
@@ -41,7 +41,10 @@ from tonnage.questions.adopt.replayed import (
     traffic_of_service,
 )
 from tonnage.questions.adopt.serve import WIDE, Started, format_named, option_at, read_server
-from tonnage.questions.serve.plan import outcome_of, plan_serve
+from tonnage.questions.adopt.upgrade import upgraded
+from tonnage.questions.serve.decide import closely
+from tonnage.questions.serve.option import needed_of
+from tonnage.questions.serve.plan import outcome_of, serve_options
 from tonnage.units import plural, show
 
 WORTH: Final = 0.02
@@ -125,7 +128,6 @@ def advise(
     diagnosis: Diagnosis,
     seen: Seen,
     calibrated: str = "",
-    upgrade: str | None = None,
     additions: Additions = catalog.NOTHING,
     today: date | None = None,
 ) -> Advice:
@@ -144,8 +146,6 @@ def advise(
         The traffic.
     calibrated : str
         What the answer says of the calibration in `additions`.
-    upgrade : str, optional
-        A release to expect a change from: vllm@0.27.
     additions : Additions
         The user's own facts, and the calibration of this service.
     today : date, optional
@@ -164,7 +164,6 @@ def advise(
         request, rate_per_s=seen.rate_per_s, prompt_tokens=seen.prompt_tokens, output_tokens=seen.output_tokens
     )
     made = read_server(asked, running, accelerator=accelerator, additions=additions)
-    newer = None if upgrade is None else _newer(made.configuration.engine, upgrade)
     serve = _question(made, made.configuration, seen)
     traffic = traffic_of_service(serve, logged_traffic(seen.log) if seen.log else None)
     service = Service(made, seen, traffic, day)
@@ -172,13 +171,14 @@ def advise(
     if now is None:
         raise BadRequest("what the file starts is predicted not to run; tonnage adopt FILE says what stands in the way")
     actions = [action for change in _changes(service) if (action := _action(service, now, change)) is not None]
-    elsewhere = _other_part(serve, now, request, additions=additions, today=day)
-    if elsewhere is not None:
+    elsewhere, found = None, _other_part(service, serve, now, request, additions=additions)
+    if found is not None:
+        elsewhere, there = found
         actions.append(
             Action(
                 name="accelerator",
                 change=f"move to {accelerators_text(elsewhere)} at {provider_name(elsewhere.bill.provider)}",
-                state=_state_of(elsewhere),
+                state=there,
                 usd_per_month=now.usd_per_month - elsewhere.usd_per_month,
                 risk="another accelerator is predicted without the calibration of this service",
                 check="rent one replica for an hour and send it the recorded traffic: tonnage measure serve",
@@ -188,8 +188,8 @@ def advise(
     if traffic is not None and seen.log:
         base = next((a.state for a in actions if a.name == "replicas" and a.state is not None), now)
         actions += hourly_bounds(traffic, base, now=now, headroom=serve.headroom, worth=WORTH)
-    if newer is not None:
-        actions.append(_upgrade(newer, service, now))
+    if request.upgrade is not None:
+        actions.append(upgraded(made, replace(serve, quick=True), upgrade=request.upgrade, today=day))
     ranked = _rank_actions(actions, now)
     return Advice(
         schema=ADVICE_SCHEMA,
@@ -228,36 +228,40 @@ def _contradicted(kv: str | None, file: Configuration) -> Iterator[str]:
 
 
 def _question(made: Started, configuration: Configuration, seen: Seen) -> Serve:
-    """The question with the prompts that the cache of a configuration leaves to compute, a token at least."""
+    """The question with what the cache of a configuration finds again of a prompt."""
     if not seen.reused_share or configuration.engine.prefix_caching is False:
         return made.serve
-    lengths = made.serve.lengths
-    computed = max(1.0, (1.0 - seen.reused_share) * lengths.prompt_tokens)
-    return replace(made.serve, lengths=replace(lengths, computed_tokens=computed))
+    return replace(made.serve, sessions=replace(made.serve.sessions, prefix_hits=seen.reused_share))
 
 
 def _state(service: Service, configuration: Configuration, *, replicas: int | None = None) -> State | None:
     """
-    The service under its traffic with so many replicas, or the fewest that carry it; None = it cannot run, or no offer
-    holds them.
+    The service under its traffic with so many replicas, or the fewest that carry it as surely as asked; None = it
+    cannot run, or no offer holds them.
     """
     made, traffic = service.made, service.traffic
     serve = _question(made, configuration, service.seen)
     outcome = outcome_of(serve, made.model, site=made.site, configuration=configuration)
-    if isinstance(outcome, Infeasible):
+    if isinstance(outcome, Infeasible) or isinstance(outcome := closely(serve, outcome), Infeasible):
         return None
     if replicas is None:
-        each = outcome.best.rate_per_s * (1.0 - serve.headroom)
-        replicas = max(1, math.ceil((serve.rate_per_s or 0.0) / each - 1e-9))
-        if traffic is not None:
-            replicas = fewest_replicas(serve, outcome, traffic=traffic, start=replicas)
+        if traffic is None:
+            replicas = needed_of(serve, outcome)
+        else:
+            surely = needed_of(replace(serve, headroom=0.0), outcome)  # the traffic says what headroom asks for
+            replicas = fewest_replicas(serve, outcome.replica, traffic=traffic, start=surely)
     found = option_at(serve, outcome, replicas=replicas, today=service.today)
     if found is None:
         return None
     state = _state_of(found[1], keeps=found[2])
     if traffic is None:
         return state
-    played = replay(serve, outcome, traffic=traffic, replicas=replicas)
+    return _as_played(state, serve, outcome.replica, traffic=traffic)
+
+
+def _as_played(state: State, serve: Serve, replica: Replica, *, traffic: ServiceTraffic) -> State:
+    """A state under the traffic, played on its replicas."""
+    played = replay(serve, replica, traffic=traffic, replicas=state.replicas)
     return replace(state, keeps=played.keeps, replayed=played)
 
 
@@ -275,6 +279,7 @@ def _state_of(option: ServeOption, *, keeps: bool = True) -> State:
         ttft_s=capacity.ttft_s.value,
         tpot_s=capacity.tpot_s.value,
         keeps=keeps,
+        chance=option.chance,
     )
 
 
@@ -319,16 +324,25 @@ def _action(service: Service, now: State, change: Change) -> Action | None:
     )
 
 
-def _other_part(serve: Serve, now: State, request: Adopt, *, additions: Additions, today: date) -> ServeOption | None:
+def _other_part(
+    service: Service, serve: Serve, now: State, request: Adopt, *, additions: Additions
+) -> tuple[ServeOption, State] | None:
     """
-    The cheapest plan on another accelerator, where it saves enough to move; None where today's kind is the cheapest.
+    The cheapest option on another accelerator, where it saves enough to move and carries the traffic too; None where
+    today's kind is the cheapest.
     """
     wanted = replace(serve, filters=Filters(providers=request.providers, terms=serve.filters.terms))
-    plan = plan_serve(wanted, additions=additions, today=today)
-    option = plan.options[0] if plan.options else None
+    options = serve_options(wanted, additions=additions, today=service.today, first_only=True)
+    option = options[0] if options else None
     if option is None or option.configuration.accelerator == now.accelerator:
         return None
-    return option if now.usd_per_month - option.usd_per_month > WORTH * now.usd_per_month else None
+    state, run = _state_of(option), option.configuration
+    if service.traffic is not None and run.pools is None:
+        part = catalog.accelerator(run.accelerator, additions)
+        replica = reusing_replica(wanted, run, model=service.made.model, accelerator=part)
+        state = _as_played(state, wanted, replica, traffic=service.traffic)
+    worth = now.usd_per_month - state.usd_per_month > WORTH * now.usd_per_month
+    return (option, state) if worth and state.keeps else None
 
 
 def _calibrations(
@@ -342,44 +356,6 @@ def _calibrations(
         held = elsewhere.capacity.concurrency
         runs.append(at_once(elsewhere.configuration, model=serve.model, lengths=serve.lengths, concurrency=held))
     return calibrations_among(runs, additions=additions)
-
-
-def _newer(engine: Engine, upgrade: str) -> Engine:
-    """The engine in the release that was asked for; refuses one that is not known."""
-    name, _, version = upgrade.partition("@")
-    newer = replace(engine, version=version)
-    if name != engine.name or not version or release(newer) is None:
-        raise BadRequest(
-            f"upgrade: '{echo(upgrade)}' is no release of the engine that runs; write {engine.name}@0.27, say"
-        )
-    return newer
-
-
-def _upgrade(newer: Engine, service: Service, now: State) -> Action:
-    """What another release is expected to change, without the service's own calibration, and a canary that tests it."""
-    made = service.made
-    engine, version = made.configuration.engine, newer.version
-    # A calibration holds host times of the release it was taken on, which the other release may have changed.
-    card = replace(made.site.accelerator, calibrations={})
-    plain = service._replace(made=made._replace(site=replace(made.site, accelerator=card)), traffic=None)
-    before, after = (
-        _state(plain, replace(made.configuration, engine=one), replicas=made.replicas) for one in (engine, newer)
-    )
-    if before is None or after is None:
-        raise BadRequest(f"upgrade: what the file starts is predicted not to run on {engine.name}@{version}")
-    told, titles = list[str](), {metric.name: metric.title for metric in SPEEDS}
-    for field, within in RELEASES.items():
-        moved = getattr(after, field) / getattr(before, field)
-        ends = f"{moved / within - 1.0:+.0%} to {moved * within - 1.0:+.0%}"
-        told.append(f"{titles.get(field, 'most requests')} {moved - 1.0:+.0%} ({ends})")
-    canary = f"one replica of {now.replicas} on {version}" if now.replicas > 1 else f"a second replica on {version}"
-    return Action(
-        name="upgrade",
-        change=f"{engine.name} {version} instead of {engine.version or 'the one that runs'}: {', '.join(told)}",
-        risk="defaults, kernels and numerics change between releases: measure again, calibrations are of the old one",
-        check=f"canary: {canary}, under the same traffic for an hour; tonnage measure serve on both, then "
-        "tonnage diagnose NEW --baseline OLD; go back where TPOT or failures are worse than told here",
-    )
 
 
 def _by_evidence(diagnosis: Diagnosis, now: State, seen: Seen) -> list[Action]:

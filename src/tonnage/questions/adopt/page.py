@@ -16,7 +16,7 @@ from tonnage.questions.adopt.question import Action, Adoption, Advice, Running, 
 from tonnage.questions.registry import kind_of_answer
 from tonnage.report.charts.chart import Chart, along, axis, limit_line, log_axis, named_points
 from tonnage.report.document import Command, Document, Headline, Note, Table, Text, document, grid
-from tonnage.report.wording import degrees, plural
+from tonnage.report.wording import chance_text, degrees, plural
 from tonnage.units import show
 
 MOST_SETTINGS: Final = 10
@@ -38,6 +38,7 @@ def adoption_document(answer: Adoption) -> Document:
         (f"! {finding}" for finding in answer.findings[:SHOWN]),
         (Note(f"assumed: {text}") for text in answer.assumed[:ASSUMED]),
         f"! Unknown to {running.program}: {', '.join(running.unknown)}" if running.unknown else None,
+        f"{answer.upgrade.name}: {answer.upgrade.change}" if answer.upgrade else None,
         Command(answer.command) if answer.command else None,
         why={
             "Answer": answer.sentence,
@@ -49,6 +50,7 @@ def adoption_document(answer: Adoption) -> Document:
             "Settings that the listed release does not know": running.unknown,
             "Today": answer.current.sentence if answer.current is not None else None,
             "Better": answer.better.sentence if answer.better is not None else None,
+            "Upgrade": _line(answer.upgrade) if answer.upgrade is not None else None,
         },
     )
 
@@ -89,7 +91,7 @@ def _today_and_better(answer: Adoption) -> Table:
         rows.append(_row(label, option))
     if isinstance(answer.current or answer.better, ServePlan):
         p = f"p{(answer.current or answer.better).request.slo.percentile:g}"  # type: ignore[union-attr]
-        numbers = ("$/month>", *(f"{metric.title} {p}" for metric in SPEEDS), "req/s")
+        numbers = ("$/month>", *(f"{metric.title} {p}" for metric in SPEEDS), "req/s", "meets>")
     else:
         numbers = ("$ run>", "step", "MFU", "time")
     return grid(("", "accelerators", "layout~", "$/h>", *numbers, "provider<2"), rows)
@@ -140,6 +142,7 @@ def _row(label: str, option: ServeOption | TrainOption) -> tuple[str, ...]:
             f"{option.usd_per_month:,.0f}",
             *(show(getattr(seen, metric.name).value, metric.unit, digits=2) for metric in SPEEDS),
             f"{most:.3g}",
+            chance_text(option.chance),
             where,
         )
     return (
@@ -223,7 +226,8 @@ def _actions(answer: Advice, shown: Sequence[Action]) -> Table:
     rows = [_state_row("today", answer.today, 0.0)]
     rows += [_state_row(a.name, a.state, a.usd_per_month) for a in shown if a.state is not None]
     return grid(
-        ["~", "accelerators", "format", "$/month>", "saves>", *(metric.title for metric in SPEEDS), "req/s"], rows
+        ["~", "accelerators", "format", "$/month>", "saves>", *(metric.title for metric in SPEEDS), "req/s", "meets>"],
+        rows,
     )
 
 
@@ -237,6 +241,7 @@ def _state_row(name: str, state: State, saved: float) -> tuple[str, ...]:
         f"{saved:,.0f}" if saved else "",
         *(show(getattr(state.replayed or state, metric.name), metric.unit, digits=2) for metric in SPEEDS),
         f"{state.most_per_s:.3g}",
+        chance_text(state.chance),
     )
 
 

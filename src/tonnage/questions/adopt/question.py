@@ -5,7 +5,7 @@ What a deployment's own file says, what should run instead, what to change in a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -17,7 +17,7 @@ from tonnage.domain.diagnosis import Verdict
 from tonnage.domain.layout import Layout
 from tonnage.domain.plan import ServePlan
 from tonnage.domain.precision import Precision
-from tonnage.domain.requests.common import MODEL, Slo
+from tonnage.domain.requests.common import MODEL, Confidence, Quick, Slo
 from tonnage.domain.requests.field import Field, Group, accelerator_field, offer_field
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest
@@ -53,6 +53,12 @@ class Adopt(SparseRecord, kw_only=True):
         tuple[str, ...],
         offer_field("who it is rented from, where the file does not say", name="provider", known="providers"),
     ] = ()
+    confidence: Confidence = 0.8
+    """What should run meets every objective with at least this chance. [-]"""
+    upgrade: Annotated[
+        str | None, Field("the change to expect of a release of the engine that runs, and a canary: vllm@0.27")
+    ] = None
+    quick: Quick = False
 
 
 ADOPTION_SCHEMA = "tonnage.adopt/1"
@@ -164,6 +170,8 @@ class Adoption(SparseRecord, kw_only=True):
     """One of the two."""
     calibrations: tuple[CalibrationUse, ...] = ()
     """Measurements that moved these numbers: the user's own, or published ones that were asked for."""
+    upgrade: Action | None = None
+    """What another release of the engine is expected to change, where that was asked."""
     saving: Saving | None = None
     """Of the better plan's first option; absent where nothing is saved."""
     command: str = ""
@@ -234,15 +242,10 @@ class State(SparseRecord, kw_only=True):
     """At the objectives' percentile. [s]"""
     keeps: bool
     """Whether it carries the traffic within the objectives: as replayed, else by averages."""
+    chance: float | None = None
+    """Of meeting every objective under the traffic seen; absent without objectives. [-]"""
     replayed: Replayed | None = None
-    """The traffic on these replicas; absent where no simulator is installed, or for another accelerator."""
-
-
-RELEASES: Final = {"ttft_s": 2.6, "tpot_s": 1.33, "most_per_s": 1.31}
-"""
-What a release changes of a state, and the factor within which nine of ten measured changes lie of the predicted: 65, 67
-and 122 pairs of one configuration under two releases, predicted without their source (tools/calibration/shared.py).
-"""
+    """The traffic on these replicas; absent where nothing is simulated, or workers are apart."""
 
 
 class Action(SparseRecord, kw_only=True):

@@ -1,25 +1,27 @@
 """
 The traffic of a service, played request by request on what runs and on every change of it.
 
-Averages say about how many replicas a change needs; played traffic decides, as money follows from it. The requests are
-those of a log (times, lengths, repeated beginnings), else drawn at the rate and mean lengths that the metrics show. A
-count suffices where the traffic, made denser by the headroom that is kept, meets the objectives at their percentile
-behind a router to the least loaded. Counts are looked for from that of the averages, one at a time, to twice it.
+A change gets the replicas that confidence asks for; played traffic says how many more. The requests are those of a log
+(times, lengths, repeated beginnings), else drawn at the rate and mean lengths that the metrics show. A count suffices
+where the traffic, made denser by the headroom that is kept, meets the objectives at their percentile behind a router to
+the least loaded. Counts are looked for one at a time, to twice the first.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from tonnage.core.replica import Replica
+from tonnage.core.session_reuse import draw_reused
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.simulate import SimulationTraffic
 from tonnage.errors import BadRequest, echo
 from tonnage.questions.adopt.question import Action, Replayed, State
-from tonnage.questions.serve.option import Candidate
 from tonnage.version import can_simulate
 
 if TYPE_CHECKING:
@@ -111,7 +113,7 @@ def traffic_of_service(serve: Serve, logged: ServiceTraffic | None = None) -> Se
 
 
 def replay(
-    serve: Serve, candidate: Candidate, *, traffic: ServiceTraffic, replicas: int, headroom: float = 0.0
+    serve: Serve, replica: Replica, *, traffic: ServiceTraffic, replicas: int, headroom: float = 0.0
 ) -> Replayed:
     """
     What the traffic sees on so many replicas, at the objectives' percentile; `headroom` makes it as much denser as a
@@ -123,13 +125,9 @@ def replay(
     from tonnage.simulation.router import simulate_fleet
     from tonnage.simulation.slo import settled_requests
 
-    lengths, slo = serve.lengths, serve.slo
-    computed = 1.0 if lengths.computed_tokens is None else lengths.computed_tokens / lengths.prompt_tokens
-    sent = traffic.requests._replace(
-        sent_s=traffic.requests.sent_s * (1.0 - headroom),
-        cached=np.minimum(traffic.requests.prompt - 1, (traffic.requests.prompt * (1.0 - computed)).astype(np.int64)),
-    )
-    arrays = arrays_of(serve, candidate.replica, requests=sent)
+    slo, denser = serve.slo, traffic.requests._replace(sent_s=traffic.requests.sent_s * (1.0 - headroom))
+    sent = draw_reused(serve, replica, requests=denser)
+    arrays = arrays_of(serve, replica, requests=sent)
     run = simulate_fleet(arrays, requests=sent, replicas=replicas)
     kept = settled_requests(run)
     seen = {"ttft_s": run.ttft_s[kept], "tpot_s": run.tpot_s[kept], "e2e_s": run.e2e_s[kept]}
@@ -142,25 +140,14 @@ def replay(
     return Replayed(requests=len(run.ttft_s), ttft_s=tails["ttft_s"], tpot_s=tails["tpot_s"], keeps=keeps)
 
 
-def fewest_replicas(serve: Serve, candidate: Candidate, *, traffic: ServiceTraffic, start: int) -> int:
+def fewest_replicas(serve: Serve, replica: Replica, *, traffic: ServiceTraffic, start: int) -> int:
     """
-    The fewest replicas that keep the objectives with the headroom asked for, sought from the count of the averages
-    (`start`): down while fewer do, else up. Twice `start` plus one where none up to there does.
+    The fewest replicas that keep the objectives with the headroom asked for, sought from the count that confidence asks
+    for (`start`). Twice `start` plus one where none up to there does.
     """
-
-    def keeps(count: int) -> bool:
-        return replay(serve, candidate, traffic=traffic, replicas=count, headroom=serve.headroom).keeps
-
-    count = start
-    if keeps(count):
-        while count > 1 and keeps(count - 1):
-            count -= 1
-        return count
-    while count < 2 * start + 1:
-        count += 1
-        if keeps(count):
-            break
-    return count
+    counts = range(start, 2 * start + 1)
+    played = partial(replay, serve, replica, traffic=traffic, headroom=serve.headroom)
+    return next((count for count in counts if played(replicas=count).keeps), 2 * start + 1)
 
 
 def hourly_bounds(traffic: ServiceTraffic, base: State, *, now: State, headroom: float, worth: float) -> list[Action]:

@@ -27,10 +27,12 @@ from tonnage.errors import BadRequest, TonnageError
 from tonnage.physics.memory import resolve_precision
 from tonnage.questions.adopt.question import ADOPTION_SCHEMA, Adopt, Adoption, Running, ServeSides
 from tonnage.questions.serve import narrative
-from tonnage.questions.serve.option import Candidate, add_costs, bills_of, option_of
+from tonnage.questions.serve.decide import closely
+from tonnage.questions.serve.option import Candidate, add_costs, bills_of, is_sure, option_of
 from tonnage.questions.serve.plan import outcome_of, plan_serve
 from tonnage.questions.serve.question import command_of
 from tonnage.units import show
+from tonnage.version import can_simulate
 
 USUAL_OBJECTIVES: Final = Slo(ttft_s=1.0, tpot_s=0.05)
 """Of chat, where the user states none: MLPerf's interactive limits lie on either side (assumed, and said so). [s]"""
@@ -94,6 +96,8 @@ def served_today(request: Adopt, running: Running, *, accelerator: str, addition
         )
         serve = replace(serve, slo=Slo(percentile=serve.slo.percentile))
         outcome = outcome_of(serve, model, site=site, configuration=configuration)
+    if isinstance(outcome, Candidate):
+        outcome = closely(serve, outcome)
     # What replaces a server takes the longest request that it takes, not only those that came.
     written = running.value("max_model_len")
     longest = _stated_context(written, model)
@@ -152,18 +156,19 @@ def option_at(
 ) -> tuple[Serve, ServeOption, bool] | None:
     """
     A configuration on so many replicas: the request at the rate asked for, or at just under what they carry where that
-    is less; the option; and whether they carry the rate asked for.
+    is less; the option, with its chance at the rate asked for; and whether they carry that.
 
     None where no offer has that many. `reserved` accelerators of a replica are paid for, used or not.
     """
     most = outcome.best.rate_per_s * replicas
-    carries = (serve.rate_per_s or 0.0) <= most
+    carries, chance = (serve.rate_per_s or 0.0) <= most, outcome.chance(serve, replicas)
     at = serve if carries else replace(serve, rate_per_s=0.999 * most)
     ranks = max(outcome.configuration.layout.ranks, reserved)
     bills = bills_of(outcome.site, replicas=replicas, ranks=ranks, request=at, today=today)
     if not bills:
         return None
-    option = replace(option_of(at, outcome, bills=bills, replicas=replicas), accelerators=replicas * ranks)
+    option = option_of(at, outcome, bills=bills, replicas=replicas)
+    option = replace(option, accelerators=replicas * ranks, chance=chance, sure=is_sure(serve, chance))
     return at, add_costs(at, option, found=outcome), carries
 
 
@@ -231,7 +236,8 @@ def _request(
         engines=(running.program,) if running.program in planned_engines() else planned_engines()[:1],
         filters=Filters(accelerators=(accelerator,)),
         adapters=_adapter_fields(running),
-        quick=True,
+        confidence=request.confidence,
+        quick=request.quick or not can_simulate(),
     )
 
 

@@ -49,8 +49,6 @@ class View(Record, kw_only=True):
     calibrates: bool = True
     log: str | None = None
     """File of the service's requests, as its gateway logged them: they are replayed instead of drawn ones."""
-    upgrade: str | None = None
-    """A release to expect a change from: vllm@0.27."""
 
 
 def advise_service(
@@ -84,7 +82,6 @@ def advise_service(
             additions=additions,
             today=today,
             calibrated=told,
-            upgrade=view.upgrade,
         )
     # Its own point lasts no longer than the file that it lay in.
     uses = (replace(use, source=OWN) if use.source == file.name else use for use in advice.calibrations)

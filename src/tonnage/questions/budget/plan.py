@@ -222,7 +222,7 @@ def _assumptions(request: Budget) -> list[str]:
     if request.purpose == "serving":
         return [
             f"the largest rate is found in steps of {TOLERANCE:.0%}",
-            "the model's own checkpoint, and formats that the engine makes of it while loading; --precision names others",
+            "the model's own checkpoint, and formats that the engine makes as it loads (--precision names others)",
             *([] if can_simulate() else [BY_AVERAGES]),
         ]
     said = [] if request.deadline_s else [f"the run ends within {DEADLINE_S / 86400:.0f} days (--deadline)"]

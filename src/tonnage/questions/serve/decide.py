@@ -221,6 +221,16 @@ def _look(request: Serve, requests: Requests, *, known: Known, first: Look | Non
     return look
 
 
+def closely(request: Serve, candidate: Candidate) -> Candidate | Infeasible:
+    """A candidate with its simulated capacity, or why it cannot serve; as it is where the request asks for averages."""
+    if request.quick:
+        return candidate
+    from tonnage.questions.serve.capacity_search import draw_requests
+
+    requests, known = draw_requests(request), Known()
+    return _look(request, requests, known=known, first=_look(request, requests, known=known))(candidate)
+
+
 def _name(configuration: Configuration) -> str:
     """A configuration by what its speed depends on: one accelerator alone has no use for a link."""
     link = configuration.intra_link if configuration.layout.ranks > 1 else None

@@ -324,7 +324,7 @@ def unreachable_text(missed: Sequence[Infeasible]) -> Verdict:
 
 def most_compared(request: Serve) -> float:
     """
-    What a fleet within the budget is compared by, at most; infinite without a budget, and where a commitment is allowed,
+    What a fleet within the budget is compared by, at most; infinite without one, and where a commitment is allowed,
     which is compared by more than it costs. [USD/h]
     """
     if request.budget_usd_per_h is None or not AS_PAID.issuperset(request.filters.terms):

@@ -82,7 +82,7 @@ class Candidate(Record, kw_only=True):
         return self.tested.found if self.tested is not None else None
 
     def seen(self, request: Serve, share: float) -> Point | None:
-        """What requests see at a load of one replica by simulation; None where it was not simulated. [1/s or requests]"""
+        """What requests see at a load of one replica, by simulation; None without. [1/s or requests]"""
         if self.tested is None:
             return None
         from tonnage.questions.serve.capacity_search import point_at

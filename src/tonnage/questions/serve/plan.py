@@ -277,7 +277,8 @@ def serve_options(
     The options of the plan in their order, without what explains them: what a sweep over many plans asks for.
 
     Those that cannot come first are left out where no other counts (`first_only`), and those that do not start from the
-    model's `own` checkpoint where no other is asked for. `known` is what requests share that differ in rate, budget and confidence alone, at first empty.
+    model's `own` checkpoint where no other is asked for. `known` is what requests share that differ in rate, budget and
+    confidence alone, at first empty.
     """
     asked = _ask(request, additions, today)
     allowed, _, no_format = apply_quality_floor(request, asked.model)
