@@ -14,9 +14,9 @@ from tonnage.engines.registry import release
 from tonnage.errors import BadRequest, echo
 from tonnage.questions.adopt.question import Action
 from tonnage.questions.adopt.serve import Started, option_at
-from tonnage.questions.serve.plan import outcome_of
+from tonnage.questions.serve.option import outcome_of
 
-RELEASES: Final = {"TTFT": 2.6, "TPOT": 1.33, "most requests": 1.31}
+RELEASES: Final = {"ttft_s": 2.6, "tpot_s": 1.33, "max_rate_per_s": 1.31}
 """
 What a release changes of a service, and the factor within which nine of ten measured changes lie of the predicted: 65,
 67 and 122 pairs of one configuration under two releases, predicted without their source (tools/calibration/shared.py).
@@ -49,11 +49,11 @@ def upgraded(made: Started, serve: Serve, *, upgrade: str, today: date) -> Actio
         at = None if isinstance(found, Infeasible) else option_at(serve, found, replicas=replicas, today=today)
         if at is None:
             raise BadRequest(f"upgrade: what the file starts is predicted not to run on {name}@{version}")
-        seen = at[1].capacity
-        states.append((*(getattr(seen, metric.name).value for metric in SPEEDS), seen.max_rate_per_s.value))
-    told = []
-    for (what, within), before, after in zip(RELEASES.items(), *states, strict=True):
-        moved = after / before
+        states.append(at[1].capacity)
+    told, titles = list[str](), {metric.name: metric.title for metric in SPEEDS}
+    for name_of, within in RELEASES.items():
+        before, after = (getattr(state, name_of).value for state in states)
+        what, moved = titles.get(name_of, "most requests"), after / before
         told.append(f"{what} {moved - 1.0:+.0%} ({moved / within - 1.0:+.0%} to {moved * within - 1.0:+.0%})")
     canary = f"one replica of {replicas} on {version}" if replicas > 1 else f"a second replica on {version}"
     return Action(

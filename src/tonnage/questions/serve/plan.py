@@ -27,7 +27,7 @@ from tonnage.core.header import Context, Infeasible, as_asked, nearness, quick_w
 from tonnage.core.quality import apply_quality_floor, changes_among
 from tonnage.core.ranking import frontier
 from tonnage.core.replica import kept_replicas
-from tonnage.core.session_reuse import reusing_replica, sessions_assumed
+from tonnage.core.session_reuse import sessions_assumed
 from tonnage.core.sites import Site, rack_notes, reach_of, sites, with_slices
 from tonnage.core.stop import stop_asked
 from tonnage.domain.model import Model
@@ -39,7 +39,6 @@ from tonnage.physics.known import Known, remembered
 from tonnage.questions.serve import limits, narrative
 from tonnage.questions.serve.apart import separate_pools
 from tonnage.questions.serve.break_even import serve_break_even
-from tonnage.questions.serve.chance import Curve, Odds
 from tonnage.questions.serve.day import fleet_day
 from tonnage.questions.serve.decide import (
     CONTENDERS,
@@ -53,7 +52,8 @@ from tonnage.questions.serve.decide import (
     ranked_of,
     with_load_curve,
 )
-from tonnage.questions.serve.option import Candidate, costs_of, has_objectives, most_of, roofline
+from tonnage.questions.serve.option import Candidate, has_objectives, outcome_of
+from tonnage.questions.serve.roofline import roofline
 from tonnage.questions.serve.settings import best_settings, chances_of
 from tonnage.questions.serve.tokens import tokens_instead
 from tonnage.questions.serve.variations import (
@@ -315,8 +315,6 @@ class _Tried(NamedTuple):
     looked_at: list[tuple[Site, Candidate | Infeasible]]
     dear: list[Infeasible]
     """Of each accelerator with one whose replica alone costs too much: the cheapest."""
-    best: float
-    """Cost of the cheapest plan among them. [USD/h]"""
 
 
 def _worth_it(
@@ -369,7 +367,7 @@ def _worth_it(
         Infeasible(configuration=places[name], verdict=limits.too_dear(least, best=best, times=times))
         for name, least in dear.items()
     ]
-    return _Tried(refused, looked_at, too_dear, best)
+    return _Tried(refused, looked_at, too_dear)
 
 
 def _variations_of(asked: Context[Serve], found: Candidate) -> list[Candidate]:
@@ -402,34 +400,6 @@ def _configurations(
             yield limits.without_kernels(request, site, engine=engine)
         for made in itertools.chain(*worth):
             yield from engine_modes(request, model, configuration=made)
-
-
-def outcome_of(
-    request: Serve, model: Model, *, site: Site, configuration: Configuration, known: Known | None = None
-) -> Candidate | Infeasible:
-    """
-    The configuration by the mean field: what one replica takes, or why it cannot serve or be rented. Read from `known`
-    where it is there, and kept.
-    """
-    known = {} if known is None else known
-    key = id(site), configuration
-    if key not in known:
-        replica = reusing_replica(request, configuration, model=model, accelerator=site.accelerator)
-        most = most_of(request, replica, configuration=configuration)
-        if isinstance(most, Infeasible):
-            known[key] = most
-        elif not any(costs_of(site, replicas=1, ranks=configuration.layout.ranks, request=request)):
-            known[key] = Infeasible(configuration=configuration, verdict=limits.no_offer(site, configuration))
-        else:
-            state, best, binds = most
-            odds = Odds(Curve(request, replica, state=state), request.slo)
-            lacks = limits.unmade(configuration, request=request, model=model)
-            known[key] = Candidate(
-                site=site, configuration=configuration, replica=replica, best=best, binds=binds, state=state, odds=odds,
-                unmade=lacks,
-            )  # fmt: skip
-    found: Candidate | Infeasible = known[key]
-    return found
 
 
 SERVE: Final[Kind[Serve, Context[Serve], ServeOption, ServePlan]] = Kind(
