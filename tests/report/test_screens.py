@@ -23,7 +23,7 @@ from tonnage.report.document import Document, Headline, Table
 from tonnage.report.html import markdown
 from tonnage.report.screen import Pick, Ranking, left_out, picks, rows_shown
 from tonnage.report.terminal import print_blocks
-from tonnage.report.wording import chance, money, span
+from tonnage.report.wording import chance, limits, money, span
 
 LINES, COLUMNS = 24, 100
 ID = re.compile(r"(?<![\w/.-])(?:h100-sxm5-80gb|b200-sxm-180gb|h200-sxm-141gb|a100-sxm4-80gb|rtx-4090)(?![\w/-])")
@@ -175,6 +175,11 @@ def test_without_objectives_there_is_a_frontier_and_no_single_winner() -> None:
 def test_ranges_say_their_unit_once_and_names_are_those_of_people() -> None:
     assert span(0.352, 8.7, unit="s") == "352 ms-8.7 s" and span(0.2, 0.7, unit="s") == "200-700 ms"
     assert span(0.65, 14.0, unit="1/s") == "0.65-14/s" and span(3.35, 4.95, unit="USD/h") == "$3.35-4.95/h"
+    assert span(16.36, 32.72, unit="USD/h") == "$16.36-32.72/h"
+    assert limits(Quantity(value=418.0, unit="USD", low=418.0, high=760.0)) == "$418-760", (
+        "no value beside its interval"
+    )
+    assert limits(Quantity(value=418.0, unit="USD", low=234.0, high=762.0)) == "$230-760"
     assert [money(value) for value in (417.54, 1118.2, 2_345_678, 0.58)] == ["$418", "$1,120", "$2.35M", "$0.58"]
     assert model_name("ultralytics/yolov8m") == "YOLOv8m" and model_name("meta-llama/Llama-2-13b-hf") == "Llama 2 13B"
     assert product("b200-sxm-180gb") == "NVIDIA B200 180 GB" and part_name("rtx-4090") == "RTX 4090 24 GB"

@@ -55,10 +55,15 @@ def spread_usd(quantity: Quantity) -> str:
 
 
 def limits(quantity: Quantity) -> str:
-    """The interval alone, its unit said once: "200-700 ms"; empty where it is not known."""
-    if quantity.low is None or quantity.high is None or quantity.low == quantity.high:
+    """
+    The interval alone, its unit said once: "200-700 ms"; with the digits of the value where fewer would leave it
+    outside; empty where it is not known.
+    """
+    low, high = quantity.low, quantity.high
+    if low is None or high is None or low == high:
         return ""
-    return span(quantity.low, quantity.high, unit=quantity.unit) + doubt(quantity.certified)
+    held = float(f"{low:.2g}") <= quantity.value <= float(f"{high:.2g}")
+    return span(low, high, unit=quantity.unit, digits=2 if held else 3) + doubt(quantity.certified)
 
 
 def meter(
@@ -86,32 +91,34 @@ def meter(
     )
 
 
-def span(low: float, high: float, *, unit: str) -> str:
+def span(low: float, high: float, *, unit: str, digits: int = 2) -> str:
     """
-    A range with two digits, its unit said once where both ends have the same.
+    A range with two digits, prices of an hour in cents, its unit said once where both ends have the same.
 
     Examples
     --------
     >>> span(0.2, 0.7, unit="s"), span(0.3, 2.0, unit="s"), span(230, 760, unit="USD"), span(0.6, 14, unit="1/s")
     ('200-700 ms', '300 ms-2 s', '$230-760', '0.6-14/s')
-    >>> span(0.2, float("inf"), unit="s")
-    '200 ms and more'
+    >>> span(0.2, float("inf"), unit="s"), span(16.36, 32.72, unit="USD/h")
+    ('200 ms and more', '$16.36-32.72/h')
     """
     if high == float("inf"):
-        return f"{show(low, unit, digits=2)} and more"
+        return f"{show(low, unit, digits=digits)} and more"
     if unit.startswith("USD"):
         per, millions = unit.removeprefix("USD"), high >= 1e6 and low >= 1e5
         ends = [
-            f"{show(float(f'{each / 1e6:.2g}'), 'count')}M" if millions else money(each, digits=3 if per else 2)[1:]
+            f"{show(float(f'{each / 1e6:.{digits}g}'), 'count')}M"
+            if millions
+            else (show(each, "USD") if per else money(each, digits=digits))[1:]
             for each in (low, high)
         ]
         ends = [end.removesuffix(".00") for end in ends]
         return f"${ends[0]}-{ends[1]}{per}" if ends[0] != ends[1] else f"${ends[1]}{per}"
-    first, last = show(low, unit, digits=2), show(high, unit, digits=2)
+    first, last = (show(each, unit, digits=digits) for each in (low, high))
     if first == last:
         return last
     if unit == "1/s" and high >= 1.0:
-        return f"{low:.2g}-{high:.2g}/s" if high < 100.0 else f"{low:,.0f}-{high:,.0f}/s"
+        return f"{low:.{digits}g}-{high:.{digits}g}/s" if high < 100.0 else f"{low:,.0f}-{high:,.0f}/s"
     said = last.partition(" ")[2]
     return f"{first.removesuffix(f' {said}') if said else first}-{last}"
 

@@ -154,7 +154,7 @@ def test_a_release_is_told_without_metrics_too(tmp_path: Path) -> None:
     (tmp_path / "serve.sh").write_text(f"docker run vllm/vllm-openai:v0.9.0 --model {MODEL} --quantization fp8\n")
     asked = ("adopt", str(tmp_path / "serve.sh"), "-a", "H100", "--rate", "4/s", "--quick", "--upgrade")
     screen = " ".join(told(*asked, "vllm@0.32").output.split())
-    assert re.search(r"upgrade: vllm 0.32 instead of 0.9.0: TTFT .* TPOT [+-]\d+% \(", screen)
+    assert re.search(r"upgrade: vllm 0.32 instead of 0.9.0: p95 TTFT .* p95 TPOT [+-]\d+% \(", screen)
     assert told(*asked, "sglang@0.5").exit_code == 2
 
 

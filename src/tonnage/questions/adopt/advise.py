@@ -205,6 +205,7 @@ def advise(
         findings=made.findings,
         unexplained=(*_unexplained(now, seen, serve.slo), *_contradicted(diagnosis.evidence.kv, made.configuration)),
         replayed="" if traffic is None else traffic.source,
+        percentile=serve.slo.percentile,
     )
 
 
@@ -216,7 +217,8 @@ def _unexplained(now: State, seen: Seen, slo: Slo) -> Iterator[str]:
         if found is not None and limit is not None and found > limit >= said:
             yield (
                 f"{metric.title} of {show(found, 's')} on average was seen, beyond the {show(limit, 's')} asked for, "
-                f"where {show(said, 's')} is predicted: find what delays requests before you act on this"
+                f"where a p{slo.percentile:g} of {show(said, 's')} is predicted: find what delays requests before you "
+                "act on this"
             )
 
 

@@ -166,7 +166,8 @@ def advice_document(answer: Advice, *, most: int | None = None) -> Document:
     """The advice as blocks; `most` actions, None = as many as a first screen has."""
     shown = answer.actions[: most or ACTIONS_SHOWN]
     seen = answer.seen
-    measured = [f"{metric.title} {show(s, metric.unit)}" for metric in SPEEDS if (s := getattr(seen, metric.name))]
+    known = [(metric, s) for metric in SPEEDS if (s := getattr(seen, metric.name))]
+    measured = [f"mean {metric.title} {show(s, metric.unit)}" for metric, s in known]
     return document(
         f"Seen: {show(seen.rate_per_s, '1/s')}, {seen.prompt_tokens:,.0f} prompt and "
         f"{seen.output_tokens:,.0f} output tokens" + (", " + ", ".join(measured) if measured else ""),
@@ -203,21 +204,22 @@ def advice_charts(answer: Advice) -> tuple[Chart | None, ...]:
     metric = max(SPEEDS, key=lambda one: max(told(one)) / min(told(one)))
     seen = getattr(answer.seen, metric.name)
     times = told(metric)
-    x = log_axis("x", f"predicted {metric.title}, ms (left is faster), log scale", over=[*times, 1e3 * (seen or 0)],
+    name = f"p{answer.percentile:g} {metric.title}"
+    x = log_axis("x", f"predicted {name}, ms (left is faster), log scale", over=[*times, 1e3 * (seen or 0)],
                  room=1.6)  # fmt: skip
     y = axis("y", "USD/month (down is cheaper)", scale={"domainMin": 0})
-    points = [(name, time, state.usd_per_month) for (name, state), time in zip(states, times, strict=True)]
+    points = [(change, time, state.usd_per_month) for (change, state), time in zip(states, times, strict=True)]
     says = f"seen today, mean: {show(seen or 0.0, 's')}"
     under = (limit_line("x", 1e3 * seen, says=says, left=along(x, times)(1e3 * seen) > 0.5),) if seen else ()
     return (
         Chart(
             "changes",
-            f"Cost of each change against its {metric.title}",
+            f"Cost of each change against its {name}",
             "Each point is a change by what it costs a month and by its predicted latency; what runs today is ringed, "
             "the dashed line is the mean that was seen.",
             body=named_points(x, y, points=points, under=under),
-            columns=("change", f"{metric.title} [ms]", "USD/month"),
-            rows=tuple((name, f"{time:,.3g}", f"{usd:,.0f}") for name, time, usd in points),
+            columns=("change", f"{name} [ms]", "USD/month"),
+            rows=tuple((change, f"{time:,.3g}", f"{usd:,.0f}") for change, time, usd in points),
         ),
     )
 
@@ -225,10 +227,8 @@ def advice_charts(answer: Advice) -> tuple[Chart | None, ...]:
 def _actions(answer: Advice, shown: Sequence[Action]) -> Table:
     rows = [_state_row("today", answer.today, 0.0)]
     rows += [_state_row(a.name, a.state, a.usd_per_month) for a in shown if a.state is not None]
-    return grid(
-        ["~", "accelerators", "format", "$/month>", "saves>", *(metric.title for metric in SPEEDS), "req/s", "meets>"],
-        rows,
-    )
+    latencies = (f"{metric.title} p{answer.percentile:g}" for metric in SPEEDS)
+    return grid(["~", "accelerators", "format<2", "$/month>", "saves>", *latencies, "req/s>1", "meets>"], rows)
 
 
 def _state_row(name: str, state: State, saved: float) -> tuple[str, ...]:

@@ -282,6 +282,8 @@ class Advice(SparseRecord, kw_only=True):
     """What was seen and is in no prediction: objectives that are missed, a cache of another format than the file's."""
     replayed: str = ""
     """Which requests were played on what runs and on every change; empty = none were."""
+    percentile: float = 95.0
+    """Of the requests, at which states have their latencies."""
 
 
 def adopt_request(values: Mapping[str, Any], *, additions: Additions = catalog.NOTHING) -> Adopt:

@@ -50,7 +50,7 @@ def upgraded(made: Started, serve: Serve, *, upgrade: str, today: date) -> Actio
         if at is None:
             raise BadRequest(f"upgrade: what the file starts is predicted not to run on {name}@{version}")
         states.append(at[1].capacity)
-    told, titles = list[str](), {metric.name: metric.title for metric in SPEEDS}
+    told, titles = list[str](), {metric.name: f"p{serve.slo.percentile:g} {metric.title}" for metric in SPEEDS}
     for name_of, within in RELEASES.items():
         before, after = (getattr(state, name_of).value for state in states)
         what, moved = titles.get(name_of, "most requests"), after / before

@@ -24,12 +24,14 @@ from tonnage.report.document import (
     sections,
 )
 from tonnage.report.wording import limits
+from tonnage.simulation.served_tree import E2E, TPOT, TTFT
 from tonnage.units import show
 
 DEPTH: Final = 7
 """Levels below a number that are shown unless asked otherwise: operators of a steady state."""
 PLAN_DEPTH: Final = 6
 _FIRST: Final = frozenset(one.title for one in (*SPEEDS, METRICS["step_s"]))
+_OF_REQUESTS: Final = (TTFT, TPOT, E2E)
 _SHORTEST: Final = 0.0005
 """Of the whole; parts below are counted, not shown. [-]"""
 _LARGEST: Final = 4
@@ -56,7 +58,7 @@ def breakdown_document(opened: Breakdown, *, depth: int = DEPTH, only: str | Non
     for node in _choose_numbers(opened.numbers, only):
         levels = depth if only or node.name in _FIRST else min(depth, 1)
         parts = tree_table(node, depth=levels, sources=sources) if node.parts and levels > 0 else None
-        why.append(Section(f"{node.name}: {_amount(node)}", blocks(node.how, parts)))
+        why.append(Section(f"{_named(node)}: {_amount(node)}", blocks(node.how, parts)))
     cited = [f"[{number}] {source}" for source, number in sources.items()]
     why += sections({"Sources": cited, "Assumptions": opened.notes})
     lead = Headline(opened.label, good=bool(opened.numbers))
@@ -107,7 +109,7 @@ def _overview(breakdowns: Sequence[Breakdown], sums: Sequence[tuple[str, Quantit
     bounds = {name: limits(value) for name, value in sums}
     rows = [
         (
-            f"mean {node.name}" if node.how.startswith("mean") else node.name,
+            _named(node),
             _amount(node),
             bounds.get(node.name, ""),
             _shares(_largest(node)),
@@ -123,6 +125,11 @@ def _overview(breakdowns: Sequence[Breakdown], sums: Sequence[tuple[str, Quantit
         parts = sorted(((part.value / value.value, part.name) for part in value.parts if value.value), reverse=True)
         rows.append((name, show(value.value, value.unit), limits(value), _shares(parts[:_LARGEST])))
     return grid(["number", "value>", "90 %<1", "largest parts~"], rows)
+
+
+def _named(node: Quantity) -> str:
+    """A number with its statistic: latencies of requests are means, where plans and comparisons have percentiles."""
+    return f"mean {node.name}" if node.name in _OF_REQUESTS else node.name
 
 
 def _shares(parts: Sequence[tuple[float, str]]) -> str:

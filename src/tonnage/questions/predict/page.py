@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from tonnage.catalog import model_name, part_name, parts_name, product
 from tonnage.domain.answer import BREAKDOWN_SCHEMA, Breakdown, Quantity, doubt
 from tonnage.domain.case import Case, InferCase, Latency, Result, ServeResult, TrainCase, TrainResult
-from tonnage.domain.metrics import METRICS, OBJECTIVES
+from tonnage.domain.metrics import METRICS, OBJECTIVES, Metric
 from tonnage.domain.published import Near
 from tonnage.domain.rl import RlCase, RlResult
 from tonnage.engines.registry import engine_release
@@ -157,7 +157,7 @@ def _tables(found: Sequence[Predicted]) -> Iterator[Table]:
     """
     for kind in dict.fromkeys(type(one.case) for one in found):
         rows = [(one, _cells(one.result)) for one in found if type(one.case) is kind]
-        names = [metric.title for metric in METRICS.values() if any(metric.title in cells for _, cells in rows)]
+        names = [name for name in map(_named, METRICS.values()) if any(name in cells for _, cells in rows)]
         numbers = (f"{name}>{spare}" for name, spare in zip(names, chain(SPARE, repeat(SPARE[-1])), strict=False))
         yield grid(
             ("case~", "accelerators~", "software<9", "load<6", *numbers, "basis<3"),
@@ -188,9 +188,14 @@ def _numbers(result: Result) -> Iterator[tuple[str, str, float, Quantity | Laten
     for metric in METRICS.values():
         value = getattr(result, metric.name, None)
         if isinstance(value, Quantity):
-            yield metric.title, metric.unit, value.value, value
+            yield _named(metric), metric.unit, value.value, value
         elif isinstance(value, Latency) and metric.name != "itl_s":
-            yield metric.title, metric.unit, value.mean, value
+            yield _named(metric), metric.unit, value.mean, value
+
+
+def _named(metric: Metric) -> str:
+    """A metric with its statistic: latencies of requests are means here, where plans have percentiles."""
+    return f"mean {metric.title}" if metric in OBJECTIVES else metric.title
 
 
 def _between(found: Quantity | Latency, unit: str) -> str:

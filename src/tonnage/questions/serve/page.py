@@ -127,14 +127,11 @@ def _recommendation(plan: ServePlan, best: ServeOption) -> Headline:
     )
 
 
-def latency_meters(slo: Slo, seen: Capacity, *, at: str = "") -> list[Meter]:
+def latency_meters(slo: Slo, seen: Capacity) -> list[Meter]:
     """First token and later ones against their objectives; the chance is of all together: `chance_name` names it."""
-    return [
-        msgspec.structs.replace(
-            meter(f"{one.title}{at}", getattr(seen, one.name), limit=getattr(slo, one.name)), chance=""
-        )
-        for one in SPEEDS
-    ]
+    shown = ((f"{one.title} p{slo.percentile:g}", one.name) for one in SPEEDS)
+    made = (meter(name, getattr(seen, field), limit=getattr(slo, field)) for name, field in shown)
+    return [msgspec.structs.replace(one, chance="") for one in made]
 
 
 def chance_name(request: Serve) -> str:
@@ -147,7 +144,7 @@ def _meters(plan: ServePlan, best: ServeOption) -> list[Meter]:
     Latencies against objectives, the peak load against what all replicas take, and the chance of the first option.
     """
     slo, seen = plan.request.slo, best.capacity
-    meters = latency_meters(slo, seen, at=f" p{slo.percentile:g}")
+    meters = latency_meters(slo, seen)
     most = best.replicas * seen.max_rate_per_s.value
     load = (plan.request.rate_per_s or 0.0) * plan.request.shape.peak_to_mean
     meters.append(
