@@ -62,7 +62,7 @@ def _one(draw: random.Random) -> tuple[tuple[float, int], tuple[float, int], flo
     middle = time.process_time()
     plan = tonnage.plan_serve(**{**asked, "quick": asked["quick"] == "true"})
     ended = time.process_time()
-    first = plan.options[0] if plan.options and plan.options[0].sure else None
+    first = min((one for one in plan.options if one.sure), key=lambda one: one.cost.value, default=None)
     exact = (first.cost.value, first.replicas) if first is not None else (0.0, 0)
     return (told.usd_per_hour or 0.0, told.replicas), exact, middle - began, ended - middle
 
