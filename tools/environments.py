@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
+import zipfile
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -108,16 +110,12 @@ def built(name: str) -> Path:
     run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *asked.packages)
     if asked.later:
         (site,) = (folder / "lib").glob("python*/site-packages")
-        target = (
-            "--no-deps",
-            "--ignore-requires-python",
-            "--only-binary=:all:",
-            "--python-version",
-            "3.12",
-            "--target",
-            str(site),
-        )
-        run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *target, *asked.later)
+        late = ("--no-deps", "--ignore-requires-python", "--only-binary=:all:", "--python-version", "3.12")
+        with tempfile.TemporaryDirectory() as held:
+            run(str(python), "-m", "pip", "download", "--quiet", *late, "--dest", held, *asked.later)
+            for wheel in Path(held).glob("*.whl"):
+                # Unpacked by hand: pip's --target leaves out a package of which a folder is there (axolotl's).
+                zipfile.ZipFile(wheel).extractall(site)
     if asked.without:
         run(str(python), "-m", "pip", "uninstall", "--quiet", "--yes", *asked.without)
     if asked.then:
