@@ -395,15 +395,10 @@ def ranked_of(
         return (), dear
     made = [one for one in kept if not lacks(one.configuration)] or kept
     first = made[0] if by_cost else recommended(made)
-    unmade = [one for one in kept if one.sure and lacks(one.configuration)]
+    passed = not lacks(first.configuration) and any(one.sure and lacks(one.configuration) for one in kept)
     told = with_verdicts(
         tuple(sorted(kept, key=lambda one: one is not first)),
-        lead=partial(
-            narrative.lead_reason,
-            request=request,
-            cheapest=made[0],
-            passed=bool(unmade) and not lacks(first.configuration),
-        ),
+        lead=partial(narrative.lead_reason, request=request, cheapest=made[0], passed=passed),
         arithmetic=narrative.arithmetic,
         risk=partial(narrative.risk, request=request, lacks=lacks),
     )
