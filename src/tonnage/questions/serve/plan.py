@@ -109,7 +109,8 @@ def _look(asked: Context[Serve]) -> Found[Serve, ServeOption, ServePlan]:
         # The option that another checkpoint would bring, where it costs less than the first: by averages, if unasked.
         other = [one for one in ranked[1:] if limits.unmade(one.configuration, request=request, model=model)]
         if not allowed.precisions:
-            averaged = replace(within, request=replace(allowed, quick=True))
+            less = replace(allowed, quick=True, budget_usd_per_h=ranked[0].bill.usd_per_hour)
+            averaged = replace(within, request=less)
             other += _search_formats(averaged, open_sites, first_only=True, startable=False, known={}).ranked
         refused += limits.needs_checkpoint(request, model, first=ranked[0], options=other)
     return Found(

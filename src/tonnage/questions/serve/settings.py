@@ -21,6 +21,7 @@ from tonnage.core.sites import Site
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.serve import Serve
+from tonnage.questions.serve.limits import most_compared
 from tonnage.questions.serve.option import Candidate, has_objectives, load_at
 from tonnage.questions.serve.variations import Variations, least_with, sure_cost
 from tonnage.simulation.router import peak_load
@@ -49,7 +50,7 @@ def best_settings(
     Of each that was looked at the setting with which a replica carries most, fewer changes first, where that is more
     than without: in the order of what they cost at least, until none that is left can cost less than the best plan.
     """
-    best = min((sure_cost(request, one, factor=LEAST) for _, one in looked_at), default=math.inf)
+    best = min([most_compared(request), *(sure_cost(request, one, factor=LEAST) for _, one in looked_at)])
     tries: list[tuple[float, int, Site, Outcome, Configuration]] = []
     variations = Variations(request, model)
     for site, found in looked_at:
