@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Final
 
@@ -98,10 +99,14 @@ def _of_frontier(plan: ServePlan) -> list[int]:
 def _ranking(plan: ServePlan) -> Ranking:
     """
     Price, and speed by the objective that has least room (share of its limit); TPOT in seconds where there is none.
+
+    Beside a first option at a price that its seller states, the others have no speed: they are estimates.
     """
-    slo = plan.request.slo
+    slo, listed = plan.request.slo, any(option.bill.trust == "primary" for option in plan.options[:1])
 
     def speed(option: ServeOption) -> float:
+        if listed and option.bill.trust != "primary":
+            return math.inf
         seen = option.capacity
         tight = [
             value.value / limit for value, limit in ((seen.ttft_s, slo.ttft_s), (seen.tpot_s, slo.tpot_s)) if limit
