@@ -75,12 +75,12 @@ def test_expert_degree_divides_experts_and_ranks() -> None:
 def test_targets_are_words_or_names_and_else_the_frameworks_own(
     said: dict[str, str], software: SoftwareSpec, targets: tuple[str, ...]
 ) -> None:
-    assert framework_defaults.lora_targets(case(**said), LLAMA, software) == targets
+    assert framework_defaults.lora_targets(case(**said), LLAMA, software=software) == targets
 
 
 def test_models_of_images_have_no_usual_targets() -> None:
     flux = catalog.model("black-forest-labs/FLUX.2-klein-base-4B")
-    assert framework_defaults.lora_targets(case(framework="peft"), flux, EAGER) == ()
+    assert framework_defaults.lora_targets(case(framework="peft"), flux, software=EAGER) == ()
 
 
 @pytest.mark.parametrize(

@@ -272,7 +272,7 @@ def loads_whole(case: TrainCase) -> bool:
     return own and case.method != "pretrain" and case.count > 1
 
 
-def lora_targets(case: TrainCase, model: Model, software: SoftwareSpec) -> tuple[str, ...]:
+def lora_targets(case: TrainCase, model: Model, *, software: SoftwareSpec) -> tuple[str, ...]:
     """
     Matrices with adapters, from words ("query+value") or names of config.json ("q_proj,v_proj"); empty = all.
 

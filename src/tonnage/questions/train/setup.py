@@ -319,7 +319,7 @@ def _setup(
         else case.offload_activations,
         gradient_bits=number_format(case.gradient_precision).bits if case.gradient_precision else None,
         lora_rank=case.lora_rank,
-        lora_targets=framework_defaults.lora_targets(case, model, software),
+        lora_targets=framework_defaults.lora_targets(case, model, software=software),
         trainable_parameters=case.trainable_parameters,
         image_px=case.image_px,
         channels_last=case.image_layout == "channels-last",
