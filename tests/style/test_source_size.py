@@ -94,9 +94,11 @@ MOST = {
     # 140, 100 of the spine: output behind the whole context, which 32,000 tokens cut by two fifths; DDR4-3200 read.
     # 175, 105 of the spine: a name without an owner starts the tuning it names, unless it is the user's; adopt names
     # drafts and releases that a proposal needs; $3,000/month is three thousand.
-    # 2,540 of them, 2,050 of the spine: what a budget buys is simulated and costs what its plan does ($2,467, which was
-    # $3,016); both sides of adopt are, with chances; pools and old prices weigh; formats without a checkpoint rank
-    # behind those that load; hand-offs accept the machine first; SkyPilot is offered where it knows the cloud.
+    # 925, 985 of the spine: a budget buys what the simulated plan of its rate costs; every state of a service has its
+    # chance, and is simulated like today's; adopt tells an upgrade; a plan says whether confidence or headroom asks for
+    # one replica more; latencies say their statistic; what exceeds a budget is not simulated.
+    # 1,600 of them, 1,050 of the spine: pools and old prices weigh; formats without a checkpoint rank behind those that
+    # load; hand-offs accept the machine first; SkyPilot is offered where it knows the cloud; charts mark what they cut.
     "all": 535_669,
     "spine": 254_925,
 }

@@ -43,8 +43,9 @@ from tonnage.questions.adopt.replayed import (
 from tonnage.questions.adopt.serve import WIDE, Started, format_named, option_at, read_server
 from tonnage.questions.adopt.upgrade import upgraded
 from tonnage.questions.serve.decide import closely
-from tonnage.questions.serve.option import needed_of, outcome_of
+from tonnage.questions.serve.option import needed_of
 from tonnage.questions.serve.plan import serve_options
+from tonnage.questions.serve.settings import outcome_of
 from tonnage.units import plural, show
 
 WORTH: Final = 0.02

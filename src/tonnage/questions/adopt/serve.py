@@ -28,9 +28,10 @@ from tonnage.physics.memory import resolve_precision
 from tonnage.questions.adopt.question import ADOPTION_SCHEMA, Adopt, Adoption, Running, ServeSides
 from tonnage.questions.serve import narrative
 from tonnage.questions.serve.decide import closely
-from tonnage.questions.serve.option import Candidate, add_costs, bills_of, is_sure, option_of, outcome_of
+from tonnage.questions.serve.option import Candidate, add_costs, bills_of, is_sure, option_of
 from tonnage.questions.serve.plan import plan_serve
 from tonnage.questions.serve.question import command_of
+from tonnage.questions.serve.settings import outcome_of
 from tonnage.units import show
 from tonnage.version import can_simulate
 

@@ -14,7 +14,7 @@ from tonnage.engines.registry import release
 from tonnage.errors import BadRequest, echo
 from tonnage.questions.adopt.question import Action
 from tonnage.questions.adopt.serve import Started, option_at
-from tonnage.questions.serve.option import outcome_of
+from tonnage.questions.serve.settings import outcome_of
 
 RELEASES: Final = {"ttft_s": 2.6, "tpot_s": 1.33, "max_rate_per_s": 1.31}
 """

@@ -36,7 +36,8 @@ from tonnage.questions.fleet.stock import Stock, sites_for
 from tonnage.questions.predict.inference import Times
 from tonnage.questions.serve import limits
 from tonnage.questions.serve.chance import Curve, Odds
-from tonnage.questions.serve.option import has_objectives, most_of
+from tonnage.questions.serve.option import has_objectives
+from tonnage.questions.serve.settings import most_of
 from tonnage.questions.serve.variations import Variations
 from tonnage.record import Record
 from tonnage.simulation.capacity import Point

@@ -45,8 +45,9 @@ from tonnage.pricing.energy import energy_kwh
 from tonnage.questions.own.local import CONTEXT, local, top_rows
 from tonnage.questions.own.question import LocalRequest, Own, OwnedAnswer, OwnedGroup, OwnRow, PowerCap, SiteAnswer
 from tonnage.questions.serve import limits
-from tonnage.questions.serve.option import Candidate, outcome_of
+from tonnage.questions.serve.option import Candidate
 from tonnage.questions.serve.plan import BY_NEARNESS
+from tonnage.questions.serve.settings import outcome_of
 
 ROWS: Final = 5
 """Models of a group."""

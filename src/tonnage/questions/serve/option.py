@@ -18,26 +18,28 @@ from msgspec.structs import replace
 
 from tonnage.catalog import providers
 from tonnage.core.board_power import serving_load, steady_load
-from tonnage.core.header import Infeasible
 from tonnage.core.host import LoadShare, energy_use, offer_of, serving_needs
-from tonnage.core.replica import Replica, errors_at, state_of
-from tonnage.core.session_reuse import reusing_replica
+from tonnage.core.replica import Replica, errors_at
 from tonnage.core.sites import Site
 from tonnage.domain.answer import Quantity
-from tonnage.domain.model import Model
 from tonnage.domain.money import Offer, Term
 from tonnage.domain.plan import Bill, Capacity, Configuration, ServeOption, SimulatedCapacity
 from tonnage.domain.requests.groups import Adapters
 from tonnage.domain.requests.serve import Serve
-from tonnage.physics.known import Known
+from tonnage.domain.serve_parts import Roofline, RooflinePoint
+from tonnage.physics.efficiency import peak_flop_per_s
+from tonnage.physics.operators import operator_s
+from tonnage.physics.transformer import Tokens, step_work
+from tonnage.physics.work import Work
 from tonnage.pricing.bills import HOURS_PER_MONTH, bill, hourly_usd, instances_needed, usd_per_hour_of
 from tonnage.pricing.energy import busy_share
 from tonnage.pricing.terms import billing_rules, idle_usd, unit_costs
-from tonnage.questions.serve import limits, narrative
-from tonnage.questions.serve.chance import PRECISE, Curve, Odds
+from tonnage.questions.serve import narrative
+from tonnage.questions.serve.chance import PRECISE, Odds
 from tonnage.record import Record
-from tonnage.simulation.capacity import LONE, Point, Steady, stated
+from tonnage.simulation.capacity import Point, Steady, stated
 from tonnage.simulation.router import peak_load, replicas_in_all, working_replicas
+from tonnage.simulation.step_parts import Placement
 
 if TYPE_CHECKING:
     from tonnage.questions.serve.capacity_search import SearchedCapacity
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 SEATS: Final = frozenset({"kv", "batch"})
 """What binds where only room for more requests is missing."""
 ROUNDING: Final = 1e-9
+MIN_SHARE: Final = 0.01
+"""Operators that take less of their step are left out of the roofline. [-]"""
 OFFERS: Final = 4
 """Of one site that an option keeps: what it is ranked by, and others."""
 
@@ -104,55 +108,9 @@ class Candidate(Record, kw_only=True):
         return least_cost_of(self.site, replicas=replicas, ranks=self.configuration.ranks, request=request)
 
 
-def most_of(
-    request: Serve, replica: Replica, *, configuration: Configuration
-) -> tuple[Steady, Point, str] | Infeasible:
-    """A replica's steady states, the one at the most that it takes and what stops it there, or why it cannot serve."""
-    if unable := replica.pool.verdict if replica.times is None else limits.misses_context(request, replica):
-        return Infeasible(configuration=configuration, verdict=unable)
-    state = state_of(request, replica)
-    if state.load.max_concurrency < 1:
-        need = request.lengths.prompt_tokens + request.lengths.output_tokens
-        return Infeasible(configuration=configuration, verdict=limits.too_little_cache(need, replica.kv_tokens))
-    best, binds = state.largest()
-    if best is not None:
-        return state, best, binds
-    alone = state.at(LONE)
-    too_slow = limits.misses_objective(request, alone, limit=binds)
-    return Infeasible(configuration=configuration, verdict=too_slow, alone=alone)
-
-
 def is_sure(request: Serve, chance: float | None) -> bool:
     """Whether a chance is that asked for; None where nothing is."""
     return chance is None or chance >= request.confidence - ROUNDING
-
-
-def outcome_of(
-    request: Serve, model: Model, *, site: Site, configuration: Configuration, known: Known | None = None
-) -> Candidate | Infeasible:
-    """
-    The configuration by the mean field: what one replica takes, or why it cannot serve or be rented. Read from `known`
-    where it is there, and kept.
-    """
-    known = {} if known is None else known
-    key = id(site), configuration
-    if key not in known:
-        replica = reusing_replica(request, configuration, model=model, accelerator=site.accelerator)
-        most = most_of(request, replica, configuration=configuration)
-        if isinstance(most, Infeasible):
-            known[key] = most
-        elif not any(costs_of(site, replicas=1, ranks=configuration.layout.ranks, request=request)):
-            known[key] = Infeasible(configuration=configuration, verdict=limits.no_offer(site, configuration))
-        else:
-            state, best, binds = most
-            odds = Odds(Curve(request, replica, state=state), request.slo)
-            lacks = limits.unmade(configuration, request=request, model=model)
-            known[key] = Candidate(
-                site=site, configuration=configuration, replica=replica, best=best, binds=binds, state=state, odds=odds,
-                unmade=lacks,
-            )  # fmt: skip
-    found: Candidate | Infeasible = known[key]
-    return found
 
 
 def has_objectives(request: Serve) -> bool:
@@ -436,3 +394,51 @@ def _load_at_mean(
         workers=(pools.prefill, pools.decode),
     )
     return load, busy
+
+
+def roofline(request: Serve, option: ServeOption, *, found: Candidate) -> Roofline:
+    """The operators of a decode step at the planned load and of one prompt, beside the ceilings they run under."""
+    lengths, accelerator = request.lengths, found.site.accelerator
+    placement, layout = found.replica.placement, option.configuration.layout
+    work = partial(step_work, placement.model, precision=placement.precision, layout=layout, attends=placement.attends)
+    running = max(1.0, option.capacity.concurrency / layout.dp)
+    context = lengths.prompt_tokens + lengths.output_tokens / 2.0
+    decode = work(Tokens(decodes=running, context=context, emitted=running))
+    prefill = work(Tokens(prompts=1.0, chunk=lengths.prompt_tokens, emitted=1.0))
+    formats = {op.compute for op in (*decode, *prefill) if op.flop > 0}
+    return Roofline(
+        accelerator=accelerator.id,
+        memory_bytes_per_s=accelerator.memory_bytes_per_s,
+        peaks={name: peak_flop_per_s(accelerator, name) for name in sorted(formats)},
+        points=(*_points("decode", decode, placement), *_points("prefill", prefill, placement)),
+    )
+
+
+def _points(phase: str, work: Work, placement: Placement) -> tuple[RooflinePoint, ...]:
+    """
+    One point for each operator and format, the slowest first; operators that take under `MIN_SHARE` of the step or
+    compute nothing are left out.
+    """
+    sums: dict[tuple[str, str], tuple[float, float, float]] = {}
+    for op in work:
+        seconds = operator_s(op, accelerator=placement.accelerator, ladder=placement.ladder)[0]
+        flop, moved, took = sums.get((op.name, op.compute), (0.0, 0.0, 0.0))
+        sums[op.name, op.compute] = (
+            flop + op.flop * op.count,
+            moved + (op.read_bytes + op.write_bytes) * op.count,
+            took + seconds * op.count,
+        )
+    whole = sum(took for _, _, took in sums.values())
+    points = [
+        RooflinePoint(
+            phase=phase,
+            operator=name,
+            compute=compute,
+            flop_per_byte=flop / moved,
+            flop_per_s=flop / took,
+            share=took / whole,
+        )
+        for (name, compute), (flop, moved, took) in sums.items()
+        if flop > 0 and moved > 0 and took / whole >= MIN_SHARE
+    ]
+    return tuple(sorted(points, key=lambda point: -point.share))

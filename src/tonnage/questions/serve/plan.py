@@ -52,9 +52,8 @@ from tonnage.questions.serve.decide import (
     ranked_of,
     with_load_curve,
 )
-from tonnage.questions.serve.option import Candidate, has_objectives, outcome_of
-from tonnage.questions.serve.roofline import roofline
-from tonnage.questions.serve.settings import best_settings, chances_of
+from tonnage.questions.serve.option import Candidate, has_objectives, roofline
+from tonnage.questions.serve.settings import best_settings, chances_of, outcome_of
 from tonnage.questions.serve.tokens import tokens_instead
 from tonnage.questions.serve.variations import (
     Variations,

@@ -4,7 +4,8 @@ Which other settings of what was looked at are candidates: drafts, narrower cach
 By the mean field a replica has to carry more with a setting than without, with the confidence asked for or with an even
 chance. What whole fleets cost says too little before they are simulated: where two replicas just suffice by averages,
 the setting that leaves them room is a candidate too. Where fewer could not cost less than the best plan, even if that
-carries `LEAST` of what is predicted, no setting is looked at.
+carries `LEAST` of what is predicted, no setting is looked at. A candidate by averages is made here, with settings or
+without.
 """
 
 from __future__ import annotations
@@ -17,13 +18,18 @@ from msgspec.structs import replace
 
 from tonnage.core.header import Infeasible
 from tonnage.core.ranking import EVEN
+from tonnage.core.replica import Replica, state_of
+from tonnage.core.session_reuse import reusing_replica
 from tonnage.core.sites import Site
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.serve import Serve
-from tonnage.questions.serve.limits import most_compared
-from tonnage.questions.serve.option import Candidate, has_objectives, load_at
+from tonnage.physics.known import Known
+from tonnage.questions.serve import limits
+from tonnage.questions.serve.chance import Curve, Odds
+from tonnage.questions.serve.option import Candidate, costs_of, has_objectives, load_at
 from tonnage.questions.serve.variations import Variations, least_with, sure_cost
+from tonnage.simulation.capacity import LONE, Point, Steady
 from tonnage.simulation.router import peak_load
 
 LEAST: Final = 0.7
@@ -50,7 +56,7 @@ def best_settings(
     Of each that was looked at the setting with which a replica carries most, fewer changes first, where that is more
     than without: in the order of what they cost at least, until none that is left can cost less than the best plan.
     """
-    best = min([most_compared(request), *(sure_cost(request, one, factor=LEAST) for _, one in looked_at)])
+    best = min([limits.most_compared(request), *(sure_cost(request, one, factor=LEAST) for _, one in looked_at)])
     tries: list[tuple[float, int, Site, Outcome, Configuration]] = []
     variations = Variations(request, model)
     for site, found in looked_at:
@@ -79,3 +85,48 @@ def _needed(request: Serve, found: Outcome) -> float:
     firm = found.firm(request) if has_objectives(request) else math.inf
     most = load_at(request, found.best) * (1.0 - request.headroom)
     return peak_load(request) / min(firm, most) if firm > 0.0 else math.inf
+
+
+def most_of(
+    request: Serve, replica: Replica, *, configuration: Configuration
+) -> tuple[Steady, Point, str] | Infeasible:
+    """A replica's steady states, the one at the most that it takes and what stops it there, or why it cannot serve."""
+    if unable := replica.pool.verdict if replica.times is None else limits.misses_context(request, replica):
+        return Infeasible(configuration=configuration, verdict=unable)
+    state = state_of(request, replica)
+    if state.load.max_concurrency < 1:
+        need = request.lengths.prompt_tokens + request.lengths.output_tokens
+        return Infeasible(configuration=configuration, verdict=limits.too_little_cache(need, replica.kv_tokens))
+    best, binds = state.largest()
+    if best is not None:
+        return state, best, binds
+    alone = state.at(LONE)
+    too_slow = limits.misses_objective(request, alone, limit=binds)
+    return Infeasible(configuration=configuration, verdict=too_slow, alone=alone)
+
+
+def outcome_of(
+    request: Serve, model: Model, *, site: Site, configuration: Configuration, known: Known | None = None
+) -> Candidate | Infeasible:
+    """
+    The configuration by the mean field: what one replica takes, or why it cannot serve or be rented. Read from `known`
+    where it is there, and kept.
+    """
+    known = {} if known is None else known
+    key = id(site), configuration
+    if key not in known:
+        replica = reusing_replica(request, configuration, model=model, accelerator=site.accelerator)
+        most = most_of(request, replica, configuration=configuration)
+        if isinstance(most, Infeasible):
+            known[key] = most
+        elif not any(costs_of(site, replicas=1, ranks=configuration.layout.ranks, request=request)):
+            known[key] = Infeasible(configuration=configuration, verdict=limits.no_offer(site, configuration))
+        else:
+            state, best, binds = most
+            odds = Odds(Curve(request, replica, state=state), request.slo)
+            known[key] = Candidate(
+                site=site, configuration=configuration, replica=replica, best=best, binds=binds, state=state, odds=odds,
+                unmade=limits.unmade(configuration, request=request, model=model),
+            )  # fmt: skip
+    found: Candidate | Infeasible = known[key]
+    return found
