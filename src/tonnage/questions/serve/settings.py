@@ -56,7 +56,7 @@ def best_settings(
     Of each that was looked at the setting with which a replica carries most, fewer changes first, where that is more
     than without: in the order of what they cost at least, until none that is left can cost less than the best plan.
     """
-    best = min([limits.most_compared(request), *(sure_cost(request, one, factor=LEAST) for _, one in looked_at)])
+    best = min((sure_cost(request, one, factor=LEAST) for _, one in looked_at), default=math.inf)
     tries: list[tuple[float, int, Site, Outcome, Configuration]] = []
     variations = Variations(request, model)
     for site, found in looked_at:

@@ -169,7 +169,7 @@ def kept_apart(request: Serve, found: list[Candidate], *, known: Known) -> list[
     Apart, workers take at most what they keep up with together: what their replicas would cost, at least two, is the
     least. In that order, until none that is left can cost less than the best plan. `known` keeps what no load moves.
     """
-    best, tries = limits.most_compared(request), list[tuple[float, int, Candidate]]()
+    best, tries = math.inf, list[tuple[float, int, Candidate]]()
     for one in found:
         if _may_split(request, one):
             least = least_with(request, one, site=one.site, gain=1.0, fewest=2)
