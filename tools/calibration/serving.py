@@ -89,18 +89,23 @@ PARAMETERS: dict[str, tuple[float, float, float, float]] = {
     "kernel_s": (0.0, 2.0, -1.4, 60.0),
     "prefill_launch_s": (40.0, 30.0, 0.0, 300.0),
     "prefill_mixer_s": (1.0, 1.0, 0.0, 5.0),
+    "prefill_kernel_s": (0.0, 2.0, -1.4, 8.0),
     "request_s": (1.0, 2.0, 0.0, 30.0),
     "prompt_s": (0.0, 0.3, 0.0, 30.0),
     "memory": (0.0, 0.15, -0.9, 2.5),
     "compute": (0.0, 0.15, -0.4, 2.5),
     "experts": (0.0, 0.3, -1.0, 2.0),
+    "experts_compute": (0.0, 0.3, -1.0, 2.0),
     "attention": (0.0, 0.3, -0.7, 3.0),
+    "prefill_attention": (0.0, 0.2, -0.7, 0.7),
+    "touch": (0.0, 0.7, -3.0, 1.0),
     "collective": (0.0, 0.3, -1.2, 2.5),
+    "narrow": (0.0, 0.2, -0.7, 1.5),
     "weight_only": (0.0, 0.3, -0.7, 1.5),
     "bubble": (1.0, 1.0, 0.0, 4.0),
 }
 SCALE = {"step_s": 1e-3, "sequence_s": 1e-5, "rank_s": 1e-3, "overlapped": 1.0, "kernel_s": 1e-6, "launch_s": 1e-6,
-         "prefill_launch_s": 1e-6, "prefill_mixer_s": 1e-3,
+         "prefill_kernel_s": 1e-6, "prefill_launch_s": 1e-6, "prefill_mixer_s": 1e-3,
          "request_s": 1e-2,
          "prompt_s": 1e-3, "bubble": 0.1}  # fmt: skip
 MOST_PER_GROUP = 24
@@ -143,7 +148,7 @@ FEWEST_FAMILIES, ENOUGH_FAMILIES = 3, 12
 """Model families from which on the spreads of the priors hold; fewer tighten them in proportion."""
 UNTABULATED = 5.0
 """Priors on factors are this much wider for vendors without kernel tables."""
-LAUNCHED_ALREADY = ("kernel_s",)
+LAUNCHED_ALREADY = ("kernel_s", "prefill_kernel_s")
 """
 Times a kernel that may be negative where tables were timed kernel by kernel (a step's launches overlap), and nowhere
 else: the generic curve's launch is one inside a graph, and a negative rest makes few sequences quicker than any part.
@@ -292,7 +297,7 @@ def overheads_of(names: tuple[str, ...], values: Iterable[float], fixed: dict[st
 def free_parameters(rows: list[Sample]) -> tuple[str, ...]:
     """The parameters that these rows can tell: each needs a part of some step, or a latency, to act on."""
     grids = [grid for sample in rows for grid in sample.grids]
-    names = ["step_s", "kernel_s", "memory", "compute", "attention"]
+    names = ["step_s", "kernel_s", "memory", "compute", "attention", "touch"]
     if rows[0].key[0] in EAGER:
         names.append("launch_s")
     batches = {sample.grids[-1].batches[-1] for sample in rows}
@@ -302,11 +307,13 @@ def free_parameters(rows: list[Sample]) -> tuple[str, ...]:
         names.append("rank_s")
     if len({sample.at.engine.async_scheduling for sample in rows}) > 1:
         names.append("overlapped")
+    if any(sample.at.case.phase != "decode" for sample in rows):
+        names += ["prefill_kernel_s", "prefill_attention"]
     if any(m.quantity == "ttft_ms" for sample in rows for m in sample.targets):
         names += ["request_s", "prompt_s"]
     if rows[0].key[0] in LAUNCHING and sum(map(_shows_first_tokens, rows)) >= 8:
         names += ["prefill_launch_s", "prefill_mixer_s"]
-    for name in ("experts", "collective", "weight_only"):
+    for name in ("experts", "experts_compute", "collective", "narrow", "weight_only"):
         if sum(max(getattr(grid.dense[0], name), getattr(grid.dense[-1], name)) > 0 for grid in grids) >= max(
             8, len(grids) // 50
         ):
@@ -436,6 +443,9 @@ def spreads(rows: list[Sample], names: tuple[str, ...]) -> np.ndarray:
     found = {name: PARAMETERS[name][1] * seen * (1.0 if name in SCALE else wide) for name in names}
     if (engine, rows[0].key[2]) in AHEAD and "step_s" in found:
         found["step_s"] = AHEAD[engine, rows[0].key[2]][1] * seen
+    if "narrow" in found and all(grid.dense[0].narrow > 0.0 for sample in rows for grid in sample.grids):
+        # Rows in 8 bits alone cannot divide what is slow between all products and narrow ones: neither has more of it.
+        found["narrow"] = min(found["narrow"], found["memory"] / 2.0)
     return np.array([found[name] for name in names])
 
 
@@ -447,7 +457,7 @@ def apart(values: dict[str, float]) -> np.ndarray:
     with the large factor faster than the product shrinks (the derivative of (c^4 + m^4)^(1/4) times the mean factor).
     """
     dense = values.get("compute", 0.0) - values.get("memory", 0.0)
-    experts = dense - values.get("experts", 0.0)
+    experts = dense + values.get("experts_compute", 0.0) - values.get("experts", 0.0)
     low, high = math.log(0.8), math.log(4.0 / 3.0) - 0.01
     return np.array([100.0 * (max(0.0, d - high) + max(0.0, low - d)) for d in (dense, experts)])
 
@@ -505,7 +515,7 @@ KEPT: dict[tuple[str, str], frozenset[str]] = {
     ("hf", "NVIDIA"): frozenset({"launch_s", "memory", "attention"}),
     ("llamacpp", "AMD"): frozenset({"step_s", "memory", "compute", "attention"}),
     # One publisher, programs compiled whole: the host, and how far products, experts and attention are from the curve.
-    ("sglang", "Google"): frozenset({"step_s", "memory", "compute", "experts", "attention"}),
+    ("sglang", "Google"): frozenset({"step_s", "memory", "compute", "experts", "attention", "prefill_attention"}),
     # One publisher, one model, CDNA 4 alone: what it says of the host, and nothing of kernels.
     ("sglang", "AMD"): frozenset({"step_s", "sequence_s", "prefill_launch_s", "prefill_mixer_s"}),
 }

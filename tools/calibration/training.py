@@ -98,11 +98,20 @@ def errors(found: Sequence[Sample], coefficients: TrainCoefficients) -> np.ndarr
 
 
 PRIORS: dict[str, float] = {
-    "gemm.Ampere": 0.3, "gemm.Blackwell": 0.3, "gemm.Volta": 0.3, "gemm.TPU": 1.0, "narrow.Hopper": 0.3,
-    "unaligned": 0.5, "ragged": 1.0, "gemm_half": 0.5, "attention.Ampere": 0.3, "attention.Hopper": 0.7,
-    "eager_stream": 0.3, "passes.deepspeed": 0.4, "passes.fsdp": 0.3, "passes.eager": 0.3, "step_s.megatron": 0.7,
-    "host_link": 0.4, "tensor_overlap": 0.5, "expert.*": 0.3, "expert_layer_s.*": 1.0, "straggler": 0.7,
-    "convolution": 0.3, "network_passes": 0.5, "network_wide": 0.3, "channels_last": 0.3, "separable": 0.5,
+    "gemm.*": 0.3, "gemm.Ampere": 0.3, "gemm.Hopper": 0.3, "gemm.Blackwell": 0.3, "gemm.Volta": 0.3, "gemm.Ada": 0.3,
+    "gemm.Turing": 0.3, "gemm.TPU": 1.0, "gemm.CDNA": 0.1, "narrow.Hopper": 0.3, "narrow.Blackwell": 0.3,
+    "narrow.fp4": 0.3, "narrow_energy.Blackwell": 0.3, "narrow_energy.CDNA3": 0.3,
+    "wide": 0.3, "single": 0.3, "unaligned": 0.5, "ragged": 1.0, "gemm_half": 0.5,
+    "attention.*": 0.3, "attention.Ampere": 0.3, "attention.Hopper": 0.7, "attention.native": 0.3,
+    "attention_half": 0.5, "memory.HBM": 0.1, "memory.GDDR": 0.1, "eager_stream": 0.3,
+    "passes.megatron": 0.3, "passes.deepspeed": 0.4, "passes.fsdp": 0.3, "passes.eager": 0.3, "passes.compiled": 0.3,
+    "passes.jax": 0.3,
+    "layer_s.megatron": 0.5, "layer_s.fsdp": 0.5, "layer_s.eager": 0.5, "turn_s.megatron": 0.7, "turn_s.deepspeed": 0.7,
+    "step_s.megatron": 0.7, "step_s.fsdp": 0.7, "step_s.eager": 0.7,
+    "link": 0.2, "network": 0.2, "host_link": 0.4, "tensor_overlap": 0.5, "data_overlap": 0.3,
+    "expert.*": 0.3, "expert.fused": 0.3, "expert_overlap": 0.4, "expert_layer_s.*": 1.0, "expert_layer_s.fused": 1.0,
+    "straggler": 0.7, "convolution": 0.3,
+    "network_passes": 0.5, "network_wide": 0.3, "channels_last": 0.3, "separable": 0.5, "dequantize": 0.5,
 }  # fmt: skip
 """Fitted coefficients, by path in the struct, and the width of their prior around the seed, in logarithms or logits.
 What no run can tell is not in the list and stays at its seed."""
