@@ -8,6 +8,7 @@ import pytest
 from tests.command import told as run
 
 import tonnage
+from tonnage.catalog.checkpoints import checkpoints
 
 LLAMA_70B = "meta-llama/Llama-3.1-70B-Instruct"
 BASE_70B = "meta-llama/Llama-3.1-70B"
@@ -110,15 +111,24 @@ def test_a_published_checkpoint_stands_on_screen_in_json_and_in_every_file(
     path = str(tmp_path / "plan.json")
     load = ("--rate", "2/s", "--traffic", "chat", "--tpot", "80 ms", "-a", "B200", "--quick", "-o", path)
     shown = run("plan", "serve", model, "--engine", engine, "--precision", precision, *load).stdout
-    assert f"Loads {checkpoint}, " in shown
+    terms = next(one.terms for one in checkpoints() if one.checkpoint == checkpoint)
+    assert f"Loads {checkpoint} ({terms}), " in " ".join(shown.split())
     kept = json.loads(Path(path).read_text(encoding="utf-8"))
     assert kept["model"]["checkpoints"] == {precision: checkpoint}
+    assert kept["model"]["checkpoint_terms"] == {precision: terms}
     for target in (engine, "kubernetes", "dstack", "compose", "slurm"):
         written = run("export", path, "--to", target)
         assert written.exit_code == 0, written.stderr
         assert f"Checkpoint: {checkpoint} (" in written.stdout and "not verified" in written.stdout
     other = run("export", path, "--to", "kubernetes", "--checkpoint", "example/mine")
     assert "example/mine" in other.stdout and checkpoint not in other.stdout
+
+
+def test_a_head_names_size_and_licence_of_the_checkpoint_that_its_file_loads(tmp_path: Path) -> None:
+    plan = chat("meta-llama/Llama-3.1-8B-Instruct", accelerator="H100", engine=["trtllm"], precision=["fp8"])
+    written = run("export", kept(plan, tmp_path), "--to", "trtllm").stdout
+    head = " ".join(written.replace("#", " ").split())
+    assert "nvidia/Llama-3.1-8B-Instruct-FP8 (fp8 by nvidia, published 2024-10, 9.08 GB, licence: Llama 3.1," in head
 
 
 def test_weights_that_are_quantised_only_once_all_are_loaded_have_to_fit_before(tmp_path: Path) -> None:

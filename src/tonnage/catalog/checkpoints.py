@@ -2,8 +2,9 @@
 Which checkpoints are published of a model in another weight format than its own, and which engines read them?
 
 One row a checkpoint in `data/models/checkpoints.csv`: the model whose weights it holds, tuning and version included,
-its format, and the engines that were seen to start it, with the first release where one is said. An empty licence or
-date was not read. Of several, the first that the engine reads is taken: tables of the engines' own tests come first.
+its format, and the engines that were seen to start it, with the first release where one is said. An empty licence,
+date or size was not read. Of several, the first that the engine reads is taken: tables of the engines' own tests come
+first.
 """
 
 from __future__ import annotations
@@ -39,11 +40,19 @@ class Checkpoint(Record, kw_only=True):
     licence: str = ""
     released: str = ""
     """Month."""
+    gb: float | None = None
+    """Size of its weights, as the list of its files states it. [GB]"""
 
     @property
     def readers(self) -> dict[str, str]:
         """Engine -> first release that reads it; empty = not said."""
         return {name: since for name, _, since in (one.partition(">=") for one in self.engines.split(";"))}
+
+    @property
+    def terms(self) -> str:
+        """Its size, where that was read, and its licence."""
+        licence = f"licence: {self.licence or 'see its card'}"
+        return f"{self.gb:.3g} GB, {licence}" if self.gb else licence
 
     def told(self, engine: str) -> str:
         """What a reader has to know before it is loaded by that engine."""
@@ -51,7 +60,7 @@ class Checkpoint(Record, kw_only=True):
         stated = (
             f"{self.format} by {self.checkpoint.partition('/')[0]}",
             f"published {self.released}" if self.released else "",
-            f"licence: {self.licence or 'see its card'}",
+            self.terms,
             f"read by {engine} {since} and later" if since else f"read by {engine}",
         )
         return f"{self.checkpoint} ({', '.join(filter(None, stated))})"

@@ -180,7 +180,9 @@ def loads_text(facts: Mapping[str, Any], weights: str) -> Text | str:
     if weights not in named:
         return ""
     if found := named[weights]:
-        return Text(f"Loads {found}, made of the model by others: evaluate it before it answers users.", kind="check")
+        terms = facts.get("checkpoint_terms", {}).get(weights, "licence: see its card")
+        said = f"Loads {found} ({terms}), made of the model by others: evaluate it before it answers users."
+        return Text(said, kind="check")
     return risk(f"no checkpoint in {weights} is known here: quantise one first, or plan another --precision.")
 
 

@@ -202,17 +202,21 @@ def other_checkpoints(
     What the options load and run beside the planned model.
 
     `checkpoints`: by weight format those of the options that do not start from the model's own: an id, None where none
-    is known; absent where all do. One engine's: the first option's of each format. `engines`: the release of each
-    engine, which predictions, images and flags are of.
+    is known; absent where all do. One engine's: the first option's of each format. `checkpoint_terms`: the size and
+    licence of those that are known. `engines`: the release of each engine, which predictions, images and flags are of.
     """
-    found, releases = dict[str, str | None](), dict[str, str | None]()
+    found, releases = dict[str, Checkpoint | None](), dict[str, str | None]()
     for run in (option.configuration for option in options):
         if _not_the_models_own(run, model):
-            named = published_for(run, request=request, model=model)
-            found.setdefault(run.precision.stored, named.checkpoint if named else None)
+            found.setdefault(run.precision.stored, published_for(run, request=request, model=model))
         if release := release_of(run.engine.name, run.engine):
             releases[run.engine.name] = release
-    return {name: known for name, known in (("checkpoints", found), ("engines", releases)) if known}
+    facts: dict[str, dict[str, str | None]] = {
+        "checkpoints": {stored: one.checkpoint if one else None for stored, one in found.items()},
+        "checkpoint_terms": {stored: one.terms for stored, one in found.items() if one},
+        "engines": releases,
+    }
+    return {name: known for name, known in facts.items() if known}
 
 
 def missed_memory(missed: Sequence[Infeasible]) -> bool:
