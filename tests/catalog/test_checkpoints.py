@@ -6,8 +6,6 @@ import pytest
 from tests.shipped import tables
 
 import tonnage
-from tonnage.domain.precision import Precision
-from tonnage.physics.memory import stored_bytes
 
 ROWS = tables("models")["checkpoints"]
 
@@ -31,23 +29,10 @@ def test_a_row_says_who_reads_it_and_where_that_stands(row: dict[str, str]) -> N
     assert re.fullmatch(r"(20\d\d-\d\d)?", row["released"])
 
 
-SIZED = [row for row in ROWS if row["gb"]]
-WIDER = {"nvidia/Qwen3-Next-80B-A3B-Thinking-NVFP4": 1.12}
-"""Above what its format says: which of its tensors stay in sixteen bits was not read."""
-
-
 def test_some_say_their_size_and_more_their_licence() -> None:
-    assert len(SIZED) >= 16 and sum(bool(row["licence"]) for row in ROWS) > 50
-
-
-@pytest.mark.parametrize("row", SIZED, ids=lambda row: str(row["checkpoint"]))
-def test_a_size_is_that_of_all_weights_in_its_format(row: dict[str, str]) -> None:
-    model, read = tonnage.model(row["model"]), float(row["gb"])
-    own = stored_bytes(model, Precision(weights=row["format"])) / 1e9
-    tied = 2e-9 * model.vocab_size * model.hidden_size * model.tie_word_embeddings  # some hold a tied head once more
-    most = WIDER.get(row["checkpoint"], 1.0) * own
-    assert own < read < most or any(read == pytest.approx(size, rel=0.01) for size in (own, own + tied))
-    assert re.search(r"sizes? of (its|all its) files?: https://", row["source"])
+    sized = [row for row in ROWS if row["gb"]]
+    assert len(sized) >= 16 and sum(bool(row["licence"]) for row in ROWS) > 50
+    assert all(re.search(r"sizes? of (its|all its) files?: https://", row["source"]) for row in sized)
 
 
 def test_two_makers_of_one_name_keep_their_own_formats() -> None:

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from tests.shipped import tables
 
 from tonnage import catalog
 from tonnage.domain.accelerator import Accelerator, Fact, Link
@@ -283,6 +284,20 @@ def test_demand_beyond_the_pool_is_refused_with_the_shortfall() -> None:
 def test_checkpoints_of_mixtures_weigh_what_their_makers_publish(name: str, gigabytes: float, within: float) -> None:
     model = catalog.model(name)
     assert stored_bytes(model, checkpoint_precision(model)) / GB == pytest.approx(gigabytes, rel=within)
+
+
+SIZED = [row for row in tables("models")["checkpoints"] if row["gb"]]
+WIDER = {"nvidia/Qwen3-Next-80B-A3B-Thinking-NVFP4": 1.12}
+"""Above what its format says: which of its tensors stay in sixteen bits was not read."""
+
+
+@pytest.mark.parametrize("row", SIZED, ids=lambda row: str(row["checkpoint"]))
+def test_files_of_published_checkpoints_hold_all_weights_in_their_format(row: dict[str, str]) -> None:
+    model, read = catalog.model(row["model"]), float(row["gb"])
+    own = stored_bytes(model, Precision(weights=row["format"])) / GB
+    tied = 2 * model.vocab_size * model.hidden_size * model.tie_word_embeddings / GB  # some hold a tied head once more
+    most = WIDER.get(row["checkpoint"], 1.0) * own
+    assert own < read < most or any(read == pytest.approx(size, rel=0.01) for size in (own, own + tied))
 
 
 def test_ranks_hold_mxfp4_padded_and_files_do_not() -> None:
