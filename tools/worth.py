@@ -114,11 +114,10 @@ def _unknown(p: Point, units: float) -> _Unknown:
     option: Any = SimpleNamespace(
         replicas=count,
         accelerators=count,
-        cost=SimpleNamespace(value=float(count)),
         bill=SimpleNamespace(accelerators_per_instance=1, instances=count),
         capacity=SimpleNamespace(ttft_s=SimpleNamespace(value=0.0, low=None, high=None), tpot_s=latency),
     )
-    return _Unknown(option, _sigma(p), units)
+    return _Unknown(option, _sigma(p), units, float(count))
 
 
 def told(points: Question, measured: Sequence[int]) -> Question:

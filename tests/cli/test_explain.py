@@ -34,7 +34,7 @@ def test_tpot_opens_down_to_operators_and_names_their_grid() -> None:
     code, text, _ = run("explain", "-", "--number", "tpot", given=json.dumps(CASE))
     assert code == 0
     assert text.startswith("Llama 3.1 8B on 1 x H100 SXM5 80 GB, vllm, 16 clients")
-    assert "\nTPOT: " in text
+    assert "\nmean TPOT: " in text
     assert "TTFT" not in text
     product = next(line for line in text.splitlines() if "feed-forward up" in line)
     assert "32 x " in product

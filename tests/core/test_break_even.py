@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 from datetime import date
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +16,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.plan import BreakEven
 from tonnage.questions.ask import answer
-from tonnage.questions.budget.plan import largest_rate
+from tonnage.questions.budget.plan import LEAST, MOST, TOLERANCE, largest_rate
 
 
 def option(name: str, usd: float, *, factor: float = 1.0, sure: bool = True, listed: bool = True) -> Contender:
@@ -153,12 +155,17 @@ def test_a_rival_within_error_ties(rented: BatchOption) -> None:
 @settings(max_examples=60, deadline=None)
 @given(steps=st.lists(st.floats(1e-3, 1e4), min_size=1, max_size=6), least=st.floats(0.1, 5.0))
 def test_any_step_function_is_inverted(steps: list[float], least: float) -> None:
-    """Cost is a step function of the rate: the bracket ends around the last rate of the last step that can be paid."""
+    """The bracket ends around the last rate that can be paid, a step of `TOLERANCE` wide."""
     ends = sorted(steps)
     payable = ends[len(ends) // 2] * least
-    found = largest_rate(lambda rate: object() if rate <= payable else None)  # type: ignore[arg-type, return-value]
+
+    def price(rate: float) -> Any:
+        return SimpleNamespace(bill=SimpleNamespace(usd_per_hour=rate)) if rate <= payable else None
+
+    found = largest_rate(price, payable)
     if found is None:
-        assert payable < 1e-3
+        assert payable < LEAST * (1.0 + TOLERANCE)
     else:
         _, low, high = found
-        assert low <= payable and (payable < high or low >= 1e4) and high / low <= 2.0
+        assert low <= payable and (payable < high or low >= MOST / (1.0 + TOLERANCE))
+        assert high / low == pytest.approx(1.0 + TOLERANCE)

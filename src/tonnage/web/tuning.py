@@ -96,8 +96,8 @@ def _told(option: ServeOption) -> Step:
     low, high = option.cost.low or option.cost.value, option.cost.high or option.cost.value
     seen = option.capacity
     parts = (
-        f"cheapest ${option.cost.value:,.2f}/h" + (f" ({low:,.2f}-{high:,.2f})" if low < high else ""),
-        f"{used_of(option, product(option.configuration.accelerator))}, {plural(option.replicas, 'replica')}",
+        f"${option.cost.value:,.2f}/h" + (f" ({low:,.2f}-{high:,.2f})" if low < high else ""),
+        f"cheapest: {used_of(option, product(option.configuration.accelerator))}, {plural(option.replicas, 'replica')}",
         f"TTFT {show(seen.ttft_s.value, 's')}, TPOT {show(seen.tpot_s.value, 's')}",
         f"chance {chance_text(option.chance)}" if option.chance is not None else "",
     )

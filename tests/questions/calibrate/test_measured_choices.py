@@ -7,6 +7,7 @@ import pytest
 from tools.worth import Case, choose, competing, proposed, right, shared, told
 
 import tonnage
+from tonnage.core.ranking import weighed_usd_per_h
 from tonnage.questions.calibrate import worth
 from tonnage_accuracy.regret import Point
 
@@ -50,5 +51,5 @@ def test_a_slow_stack_needs_more_replicas_and_misses_its_objective() -> None:
     one = worth._rivals(plan)[0]
     faster = np.array([-6.0, 0.0, 6.0])
     slow, usual, quick = worth._costs(one, faster, limits=(None, None))
-    assert slow > usual >= quick and usual == pytest.approx(one.option.cost.value)
+    assert slow > usual >= quick and usual == pytest.approx(weighed_usd_per_h(one.option))
     assert np.isinf(worth._costs(one, faster, limits=(None, one.option.capacity.tpot_s.value * 1.01))[0])

@@ -51,6 +51,8 @@ class _Unknown(NamedTuple):
     """Standard deviation of the logarithm of its rate."""
     units: float
     """Replicas needed as predicted, before they are rounded up. [-]"""
+    usd_per_h: float
+    """What it counts for as planned: `weighed_usd_per_h`. [USD/h]"""
 
 
 def measure_plan(plan: ServePlan) -> MeasurePlan:
@@ -148,7 +150,12 @@ def _rivals(plan: ServePlan) -> list[_Unknown]:
     near = [o for o in plan.options[1:] if (o.cost.low or o.cost.value) <= most][: COMPETING - 1]
     free = 1.0 - plan.request.headroom
     return [
-        _Unknown(o, max(1e-3, _width(o.capacity.max_rate_per_s)), o.replicas * (1.0 - o.headroom) / free)
+        _Unknown(
+            o,
+            max(1e-3, _width(o.capacity.max_rate_per_s)),
+            o.replicas * (1.0 - o.headroom) / free,
+            weighed_usd_per_h(o),
+        )
         for o in (first, *near)
     ]
 
@@ -178,7 +185,7 @@ def _costs(one: _Unknown, faster: Array, *, limits: tuple[float | None, float | 
     replicas = np.maximum(1.0, np.ceil(one.units * np.exp(-faster * one.width) - 1e-9) + spare)
     each = o.accelerators / o.replicas / o.bill.accelerators_per_instance
     instances = np.ceil(replicas * each - 1e-9)
-    cost = weighed_usd_per_h(o) * instances / max(1, o.bill.instances)
+    cost = one.usd_per_h * instances / max(1, o.bill.instances)
     for latency, limit in zip((o.capacity.ttft_s, o.capacity.tpot_s), limits, strict=True):
         if limit is not None and latency.low and latency.high:
             up, down = math.log(latency.high / latency.value), math.log(latency.value / latency.low)

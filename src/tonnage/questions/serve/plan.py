@@ -62,6 +62,7 @@ from tonnage.questions.serve.variations import (
     primary_cost,
     variation_notes,
 )
+from tonnage.simulation.router import working_replicas
 from tonnage.version import can_simulate
 
 LARGEST_REPLICA = 64
@@ -154,9 +155,7 @@ def _sections(asked: Context[Serve], search: _Search, open_sites: Sequence[Site]
         ),
         cheaper_at_risk=narrative.cheaper_at_risk(request, ranked),
         confidence_prices=() if stopped else confidence_prices(request, serving),
-        why_not_fewer=narrative.why_not_fewer(
-            request, first, chance=candidate_of(first, serving).chance(request, max(1, first.replicas - 1))
-        ),
+        why_not_fewer=narrative.why_not_fewer(request, first, chance=_with_one_fewer(request, first, serving)),
         sizes=narrative.sizes(request, first),
         trail=narrative.trail(request, ranked, missed_memory=limits.missed_memory(missed))
         + adapters_kept(request, ranked, found=serving),
@@ -192,6 +191,12 @@ def _day(asked: Context[Serve], first: ServeOption) -> FleetDay | None:
 
     prices = base_prices(request, first, additions=asked.additions, today=asked.today)
     return fleet_day(request, first, prices=prices)
+
+
+def _with_one_fewer(request: Serve, first: ServeOption, serving: list[Priced]) -> float | None:
+    """The chance of the first option's fleet with a replica fewer; None without objectives, or where none works then."""
+    fewer = first.replicas - 1
+    return candidate_of(first, serving).chance(request, fewer) if working_replicas(request, fewer) > 0 else None
 
 
 class _Search(NamedTuple):
