@@ -27,7 +27,7 @@ ASKED: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
               ("Memory of one accelerator", "parameters x bytes", "What one does, and how many that takes")),
     "lifecycle": ({"model": MODEL, "months": "12", "finetune": FINETUNE, "serve": SERVE,
                                            "quick": True},
-                  ("The whole bill, opened", "One step", "Capacity of one replica", "730", "\nstep: ", "\nTPOT: ")),
+                  ("The whole bill, opened", "One step", "Capacity of one replica", "730", "\nstep: ", "\nmean TPOT: ")),
     "rl": ({"model": MODEL, "steps": "50", "prompts_per_step": "16", "responses_per_prompt": "8",
                              "response_tokens": "1000", "accelerator": "H100", "count": "8"},
            ("One step", "Cost of the run")),
