@@ -240,7 +240,7 @@ _OTHERS: Final = (
         "an unknown target is answered with all of them. Nothing is written.",
         properties={"plan_file": PLAN_FILE, "option": RANK,
                     "target": {"type": "string", "description":
-                               "such as kubernetes; all; list = which can, and why not"},
+                               "such as kubernetes; all; list = which can, why not"},
                     "checkpoint": {"type": "string", "description": "Hub checkpoint in the planned weight format"}},
         required=("plan_file", "target"),
         example={"plan_file": "plan.json", "target": "kubernetes"},

@@ -55,9 +55,7 @@ class Adopt(SparseRecord, kw_only=True):
     ] = ()
     confidence: Confidence = 0.8
     """What should run meets every objective with at least this chance. [-]"""
-    upgrade: Annotated[
-        str | None, Field("another release: vllm@0.27")
-    ] = None
+    upgrade: Annotated[str | None, Field("another release: vllm@0.27")] = None
     quick: Quick = False
 
 

@@ -194,7 +194,7 @@ def _day(asked: Context[Serve], first: ServeOption) -> FleetDay | None:
 
 
 def _with_one_fewer(request: Serve, first: ServeOption, serving: list[Priced]) -> float | None:
-    """The chance of the first option's fleet with a replica fewer; None without objectives, or where none works then."""
+    """The chance of the first option with a replica fewer; None without objectives, or where none works then."""
     fewer = first.replicas - 1
     return candidate_of(first, serving).chance(request, fewer) if working_replicas(request, fewer) > 0 else None
 
