@@ -26,7 +26,7 @@ def test_a_minimum_is_paid_in_full_or_not_signed(monkeypatch: pytest.MonkeyPatch
     """Searched to the end: within a tenth of the least a seventh instance may stand with nothing on it."""
     monkeypatch.setattr("tonnage.questions.fleet.plan.QUICK_GAP", 0.0)
     bound = {"price": "$1.10/h", "minimum": 64, "take_or_pay": "80 %"}
-    small, large = planned("60/s", **bound), planned("800/s", **bound)
+    small, large = planned("60/s", **bound), planned("750/s", **bound)
     assert {one.provider for one in small.instances} == {"lambda"}
     assert {one.provider for one in large.instances} == {"acme"}
     assert monthly(large) == pytest.approx(1.10 * 0.8 * 64 * 730.0, rel=1e-4)
