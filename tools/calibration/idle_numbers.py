@@ -1,7 +1,7 @@
 """
 What does each fitted or hand-set number earn? Every one left out in turn, and what that costs.
 
-    python tools/calibration/idle_numbers.py       writes docs/accuracy/numbers.csv, some twenty minutes on one core
+    python tools/calibration/idle_numbers.py       writes numbers.csv beside it, some twenty minutes on one core
 
 Fitted numbers: one is held at its prior, the others of its fit are fitted again without each source in turn, and that
 source is predicted; errors move along the fit's slopes (`refit.py`), not through predictions made anew. Hand-set
@@ -41,7 +41,7 @@ from tonnage_accuracy.scoring import score
 from tonnage_accuracy.tables import write_table
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "accuracy" / "numbers.csv"
+PAGE = ROOT / "tools" / "calibration" / "numbers.csv"
 PLACES = ("physics", "simulation")
 """Folders of the package whose constants are taken."""
 EARNS = 0.005
