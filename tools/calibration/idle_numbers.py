@@ -5,8 +5,8 @@ What does each fitted number earn? Every one left out in turn, and what that cos
 
 One is held at its prior, the others of its fit are fitted again without each source in turn, and that source is
 predicted; errors move along the fit's slopes (`refit.py`), not through predictions made anew. The score is the mean
-over sources of their median errors. A number without which it rises by less than `EARNS` is a candidate to go; where the
-score falls the number costs more than it brings, on these rows.
+over sources of their median errors. A number without which it rises by less than `EARNS` is a candidate to go; where
+the score falls the number costs more than it brings, on these rows.
 """
 
 from __future__ import annotations
