@@ -25,12 +25,12 @@ PLAN: Final = {"model": MODEL, "traffic": "chat", "ttft": "1 s", "tpot": "50 ms"
 LONG: Final = {
     "model": MODEL,
     "accelerator": "H100",
-    "traffic": {"profile": "reasoning", "rate": "3/s", "requests": 200_000},
+    "traffic": {"profile": "agent", "rate": "3/s", "requests": 200_000},
     "slo": {"ttft": "1 s", "tpot": "50 ms"},
     "capacity": True,
 }
-"""The longest simulation that the page takes: seconds."""
-MINUTES: Final = {**LONG, "traffic": {"profile": "reasoning", "rate": "3/s", "requests": 2_000_000}}
+"""Among the longest simulations that the page takes: ten seconds, most of them to find what agents may load."""
+MINUTES: Final = {**LONG, "traffic": {"profile": "agent", "rate": "3/s", "requests": 2_000_000}}
 """A simulation of minutes, for the command line."""
 BETWEEN_S: Final = 0.1
 
