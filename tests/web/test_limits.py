@@ -56,7 +56,7 @@ def test_a_question_that_takes_too_long_is_stopped_and_says_what_to_ask(tight: S
     for accept in ("application/json", "text/html"):
         reply = client.post("/simulate", json=LONG, headers={"accept": accept})
         assert reply.status_code == 504 and "traffic.requests: 20000" in reply.json()["error"]
-    fields = {"model": MODEL, "accelerator": "H100", "traffic.profile": "reasoning", "traffic.rate": "2/s",
+    fields = {"model": MODEL, "accelerator": "H100", "traffic.profile": "agent", "traffic.rate": "3/s",
               "traffic.requests": "200000", "slo.ttft": "1 s", "slo.tpot": "50 ms", "capacity": "true"}  # fmt: skip
     page = client.get("/simulate", params=fields, headers={"accept": "text/html"})
     assert page.status_code == 504 and 'role="alert"' in page.text and 'value="200000"' in page.text
