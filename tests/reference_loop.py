@@ -11,6 +11,7 @@ from collections import OrderedDict
 from itertools import takewhile
 from typing import Any, NamedTuple
 
+from tonnage.simulation.loop_state import UNIT, paced_lengths
 from tonnage.simulation.simulated import Limits, Requests, StepArrays
 
 __all__ = ["Told", "play"]
@@ -47,7 +48,8 @@ def play(
 ) -> Told:
     """Plays requests as they are sent on replicas behind a router, or by `clients` of one replica in a closed loop."""
     n = len(requests.prompt)
-    rows = [_row(requests, r) for r in range(n)]
+    lengths = paced_lengths(requests, limits)
+    rows = [_row(requests, r, int(lengths[r])) for r in range(n)]
     fleet = [_replica(limits) for _ in range(replicas)]
     first = n if clients is None else min(clients, n)
     sent = [float(x) for x in requests.sent_s]
@@ -91,6 +93,9 @@ def _replica(limits: Limits) -> Row:
         "waiting": [],
         "steps": 0,
         "ratio": limits.ratio,
+        "pace": sum(limits.acceptance**k for k in range(limits.speculative + 1)),
+        "moved": 0,
+        "decoded": 0,
         "done": 0,
         "queue": OrderedDict((b, None) for b in range(limits.num_blocks)),
         "where": {},
@@ -139,13 +144,13 @@ def _batch_is_due(w: Row, limits: Limits) -> bool:
     )
 
 
-def _row(requests: Requests, r: int) -> Row:
+def _row(requests: Requests, r: int, output: int) -> Row:
     ids = [int(x) for x in requests.blocks[requests.offsets[r] : requests.offsets[r + 1]]] if requests.num_ids else []
     prompt = int(requests.prompt[r])
     return {
         "id": r,
         "prompt": prompt,
-        "output": int(requests.output[r]),
+        "output": output,
         "cached": int(requests.cached[r]),
         "priority": int(requests.priority[r]),
         "ids": ids if requests.num_ids else None,
@@ -201,7 +206,7 @@ def _schedule(w: Row, limits: Limits, kinds: list[bool]) -> tuple[int, bool]:
         need = 1 + limits.speculative if _decoding(row) else row["target"] - row["computed"]
         need = min(need, limits.threshold or need, left)
         gone = False
-        while not _allocate(w, limits, row, row["computed"] + need):
+        while not _allocate(w, limits, row, row["computed"] + (_growth(w) if _decoding(row) else need)):
             victim = _victim(w, limits)
             k = w["running"].index(victim)
             left += victim["given"] if k < i else 0
@@ -235,7 +240,8 @@ def _retract(w: Row, limits: Limits) -> bool:
         return False
     size = limits.block_tokens
     decoding = [row for row in w["running"] if _decoding(row)]
-    if sum(row["computed"] % size == 0 for row in decoding) <= w["free"]:
+    lacking = [math.ceil((row["computed"] + _growth(w)) / size) - math.ceil(row["computed"] / size) for row in decoding]
+    if sum(lacking) <= w["free"]:
         return False
     several = len(decoding)
     while len(decoding) > 1 and w["free"] * size < RETRACT_STEPS * len(decoding):
@@ -412,12 +418,15 @@ def _execute(w: Row, table: StepArrays, limits: Limits, *, decoded: bool) -> lis
     w["steps"] += 1
     if decoded:
         w["ratio"] = max(limits.ratio_least, w["ratio"] - limits.ratio_decay)
+    grown = _growth(w)
     for row in decodes:
-        _decode(w, limits, row)
+        _decode(w, limits, row, grown)
+    w["moved"] += grown if decoded else 0
+    w["decoded"] += 1 if decoded else 0
     for row in prompts:
         _prefill(w, limits, row)
     ended = [row for row in given if len(row["tokens"]) == row["output"]]
-    w["ghosts"] = [context + 1 for context in w["ghosts"]] if decoded else w["ghosts"]
+    w["ghosts"] = [context + grown for context in w["ghosts"]] if decoded else w["ghosts"]
     for row in ended:
         if limits.gather:
             w["ghosts"].append(row["computed"] + 1)
@@ -452,17 +461,19 @@ def _busy_s(table: StepArrays, decodes: list[Row], *, prompts: list[Row], ghosts
     return float(busy)
 
 
-def _decode(w: Row, limits: Limits, row: Row) -> None:
-    """One token more, and as many as were drafted and accepted."""
-    if row["ids"] is not None and row["computed"] % limits.block_tokens == 0:
-        _note(w, limits, row, row["computed"] // limits.block_tokens - 1)
-    moved = 1
-    if row["given"] > 1:
-        moved += _accepted(limits, row, row["given"] - 1)
-    moved = min(moved, row["output"] - len(row["tokens"]))
-    row["computed"] += moved
-    row["target"] += moved
-    row["tokens"] += [w["now"]] * moved
+def _growth(w: Row) -> int:
+    """Tokens of the next decode step: together, steps have moved by the whole part of steps times pace."""
+    return int((w["decoded"] + 1) * round(w["pace"] * UNIT) // UNIT) - int(w["moved"])
+
+
+def _decode(w: Row, limits: Limits, row: Row, grown: int) -> None:
+    """As many tokens more as a step yields; what the last step says beyond the answer is cut off."""
+    for full in range(row["computed"], row["computed"] + grown):
+        if row["ids"] is not None and full % limits.block_tokens == 0:
+            _note(w, limits, row, full // limits.block_tokens - 1)
+    row["computed"] += grown
+    row["target"] += grown
+    row["tokens"] += [w["now"]] * min(grown, row["output"] - len(row["tokens"]))
 
 
 def _prefill(w: Row, limits: Limits, row: Row) -> None:
@@ -488,15 +499,3 @@ def _note(w: Row, limits: Limits, row: Row, place: int) -> None:
     if name not in w["where"]:
         w["where"][name] = row["mine"][place][0]
         row["mine"][place][1] = name
-
-
-def _accepted(limits: Limits, row: Row, drafts: int) -> int:
-    """Draft tokens accepted in a row; the coins are thrown from request and position."""
-    for k in range(drafts):
-        mixed = (row["id"] * 2654435761 + (len(row["tokens"]) + k) * 40503 + 12345) & 0xFFFFFFFF
-        mixed = ((mixed ^ (mixed >> 16)) * 73244475) & 0xFFFFFFFF
-        mixed = ((mixed ^ (mixed >> 16)) * 73244475) & 0xFFFFFFFF
-        mixed = mixed ^ (mixed >> 16)
-        if mixed / 4294967296.0 >= limits.acceptance:
-            return k
-    return drafts

@@ -14,6 +14,7 @@ from tests.reference_loop import play
 from tests.sweeps import examples
 
 from tonnage.simulation import serving
+from tonnage.simulation.loop_state import paced_lengths
 from tonnage.simulation.router import Rule, Scaling, simulate_disaggregated, simulate_fleet
 from tonnage.simulation.serving import Simulated, simulate
 from tonnage.simulation.simulated import Limits, ReplicaArrays, Requests, StepArrays, requests_of
@@ -24,10 +25,10 @@ DELIVERY_S = 0.001
 def table_of(seats: int, rows: int, *, ranks: int = 1) -> StepArrays:
     batch, row = np.arange(seats + 1.0), np.arange(rows + 1.0)
     return StepArrays(
-        decode_s=0.0071 + 3e-5 * batch,
+        decode_s=0.0071 + 1e-4 * batch,
         context_s=np.full(seats + 1, 3.1e-8),
         attend_s=1e-4 + 1e-6 * batch,
-        mixed_s=0.0068 + 1.7e-5 * row,
+        mixed_s=0.0068 + 9e-5 * row,
         head_s=1e-4 + 1e-6 * row,
         chunk_s=5e-5,
         chunk_token_s=1e-7,
@@ -122,7 +123,7 @@ def test_compiled_equals_plain_token_for_token(seed: int) -> None:
     assert told.started_s == found.started_s.tolist()
     assert told.preempted == found.preempted.tolist()
     assert told.steps == found.steps
-    assert [len(times) for times in told.token_s] == requests.output.tolist()
+    assert [len(times) for times in told.token_s] == paced_lengths(requests, limits).tolist()
     assert told.free_blocks == found.free_blocks == limits.num_blocks
     assert told.free_host_blocks == limits.host_blocks
 
@@ -191,7 +192,7 @@ def test_pools_apart_equal_plain_ones_token_for_token(seed: int, first: int, sec
     seen[rows] = told.started_s  # whoever waits for a seat there waits for the first token
     assert found.first_s.tolist() == seen.tolist()
     assert [times[-1] for times in told.token_s] == found.last_s[rows].tolist()
-    assert [len(times) + 1 for times in told.token_s] == requests.output[rows].tolist()
+    assert [len(times) for times in told.token_s] == paced_lengths(answers, joined).tolist()
 
 
 @settings(max_examples=examples(50, full=100))
@@ -221,3 +222,19 @@ def test_a_request_that_never_fits_is_refused(change: Callable[[Limits], Limits]
     found = simulate(ReplicaArrays(table_of(4, 80), limits), requests=requests)
     assert found.num_refused == 1
     assert len(found.first_s) == 1
+
+
+@pytest.mark.parametrize(
+    ("drafts", "acceptance", "tokens"), [(1, 0.8, 20), (1, 0.8, 1000), (3, 0.7, 200), (5, 0.4, 60)]
+)
+def test_an_answer_with_drafts_takes_as_many_steps_as_coins_say(drafts: int, acceptance: float, tokens: int) -> None:
+    """A coin for every draft until one is not kept, against lengths at the pace that all decodes share."""
+    n, pick = 4000, np.random.default_rng(1)
+    kept = np.cumprod(pick.random((n, tokens, drafts)) < acceptance, axis=2).sum(axis=2)
+    steps = 1 + np.argmax(np.cumsum(1 + kept, axis=1) >= tokens, axis=1)
+    limits = Limits(8, 64, 16, 10**6, speculative=drafts, acceptance=acceptance)
+    asked = requests_of(np.zeros(n), np.ones(n, int), output=np.full(n, tokens + 1))
+    pace = sum(acceptance**k for k in range(drafts + 1))
+    found = np.ceil((paced_lengths(asked, limits) - 1 - pick.random(n)) / pace)
+    assert found.mean() == pytest.approx(steps.mean(), rel=0.01)
+    assert found.std() == pytest.approx(steps.std(), rel=0.1)

@@ -3,13 +3,15 @@ What does one step give to the requests that run on a replica? Compiled: their b
 
 Most steps follow one pattern: every decode gets a token, and the one unfinished prompt behind them what is left of the
 budget. `schedule_together` books such a step without looking at each request. What breaks the pattern (too few blocks,
-a budget that ends amid the decodes, drafts, cached blocks) goes through `schedule_in_turn`: the running requests one by
+a budget that ends amid the decodes, cached blocks) goes through `schedule_in_turn`: the running requests one by
 one, in the engine's order.
 
-Two counters make the short way possible. `tally.step` counts decode steps; a decoding request stores what it has
-computed *less* that counter (`base`), so that all contexts grow by one when the counter does. `State.phase[p]` counts
-the decoding requests with base = p modulo the block size: those at p = -step have filled their last block, and each
-needs one more. Both hold after every step for every request (`leave` and `_note_decodes` keep them so).
+Two counters make the short way possible. `tally.step` counts the tokens of decode steps, one a step or, with drafts, as
+many as are kept on average (`growth`: all sequences move alike, and what sets one apart from another is in its length,
+`loop_state.paced_lengths`). A decoding request stores what it has computed *less* that counter (`base`), so that all
+contexts grow when the counter does. `State.phase[p]` counts the decoding requests with base = p modulo the block size:
+those at p = -step have filled their last block, and each needs one more. Both hold after every step for every request
+(`leave` and `_note_decodes` keep them so). Blocks of drafts that are not kept are not counted.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -18,7 +20,7 @@ needs one more. Both hold after every step for every request (`leave` and `_note
 from __future__ import annotations
 
 from tonnage.simulation.kernel import at, inline, kernel, offset
-from tonnage.simulation.loop_state import LEAST, WORST, Record, State, World
+from tonnage.simulation.loop_state import LEAST, UNIT, WORST, Record, State, World
 from tonnage.simulation.prefix_cache import block_take, blocks_free
 from tonnage.simulation.simulated import Ints
 
@@ -48,10 +50,23 @@ def blocks_held(world: World, s: State, r: int) -> int:
         return mine.blocks
     if rules.reserve_output:
         return -(-(mine.prompt + mine.output) // rules.block_tokens)
-    if rules.speculative > 0:
-        return mine.blocks
     tokens = mine.base + s.tally.step if mine.decoding else mine.base
     return -(-tokens // rules.block_tokens)
+
+
+@kernel
+def growth(world: World, s: State) -> int:
+    """Tokens by which every decode moves in the next decode step: the pace, its fractions carried over."""
+    return (s.tally.carried + world.rules.pace) // UNIT
+
+
+@kernel
+def blocks_to_grow(world: World, s: State) -> int:
+    """Blocks that all decodes together lack for the next decode step."""
+    size, more = world.rules.block_tokens, 0
+    for k in range(growth(world, s)):
+        more += s.phase[-(s.tally.step + k) % size]
+    return more
 
 
 @kernel
@@ -171,10 +186,10 @@ def schedule_together(world: World, s: State) -> tuple[int, int]:
     """
     t, rules = s.tally, world.rules
     decoding = t.running - t.prefilling
-    if rules.speculative > 0 or rules.hashed or t.prefilling > 1 or decoding > rules.budget:
+    left, chunks, need = rules.budget - decoding * (1 + rules.speculative), 0, 0
+    if rules.hashed or t.prefilling > 1 or left < 0:
         return -1, 0
-    more = 0 if rules.reserve_output else s.phase[(-t.step) % rules.block_tokens]
-    left, chunks, need = rules.budget - decoding, 0, 0
+    more = 0 if rules.reserve_output else blocks_to_grow(world, s)
     if t.prefilling == 1:
         # Who joined last is last; a prompt in front of a decode would have the first claim on budget and blocks.
         r = s.running[t.running - 1]
@@ -224,9 +239,10 @@ def schedule_in_turn(world: World, s: State, decode: bool) -> tuple[int, int, bo
         if rules.threshold > 0:
             need = min(need, rules.threshold)
         need = min(need, left)
-        if not take_blocks(world, s, r, done + need):
+        tokens = done + (growth(world, s) if mine.decoding == 1 else need)
+        if not take_blocks(world, s, r, tokens):
             preempted = True
-            i, back, stays = _make_room(world, s, i, done + need)
+            i, back, stays = _make_room(world, s, i, tokens)
             left += back
             if not stays:
                 break
@@ -248,7 +264,7 @@ def _retract(world: World, s: State) -> bool:
     whether someone went.
     """
     t, rules, asked, before = s.tally, world.rules, world.asked, s.tally.preempted
-    if s.phase[(-t.step) % rules.block_tokens] <= t.free:
+    if blocks_to_grow(world, s) <= t.free:
         return False
     while t.running - t.prefilling > 1 and t.free * rules.block_tokens < RETRACT_STEPS * (t.running - t.prefilling):
         _preempt(world, s, s.running[_victim(world, s)])
@@ -289,9 +305,9 @@ def _make_room(world: World, s: State, i: int, tokens: int) -> tuple[int, int, b
 def _return_blocks(world: World, s: State, r: int, given: int) -> None:
     """The blocks that this step gave to a request, where blocks are counted from the tokens computed."""
     rules, mine = world.rules, at(world.asked, r)
-    if rules.hashed or rules.speculative > 0:
+    if rules.hashed:
         return  # noted with the request: `leave` returns them
-    tokens = mine.base + s.tally.step + 1 if mine.decoding else mine.base + given
+    tokens = mine.base + s.tally.step + growth(world, s) if mine.decoding else mine.base + given
     s.tally.free += -(-tokens // rules.block_tokens) - blocks_held(world, s, r)
 
 

@@ -27,6 +27,8 @@ ROUND_ROBIN, LEAST_LOADED, PREFIX_AWARE = range(3)
 GAP_LEAST, GAP_RATIO, GAP_BINS = 1e-6, 0.01, 2600
 STALLS = 256
 FOREVER = 1 << 62
+UNIT = 1 << 20
+"""Parts of a token in which a pace is counted, exactly."""
 
 
 def _numbers(floats: str, whole: str) -> np.dtype[Any]:
@@ -40,20 +42,21 @@ ASKED = _numbers(
 """
 A request, and what is known of it while and after it runs.
 
-base: tokens computed; of a decoding request, less the step counter. end: the step counter at which its last
-token is there. target: tokens to compute before it decodes: prompt, and what it had said before a preemption.
+output: its answer, as `paced_lengths` has it. base: tokens computed; of a decoding request, less the counter `step`.
+end: that counter when its last token is there. target: tokens to compute before it decodes: prompt, and what it had said before a preemption.
 row: of State.table. swapped: tokens that wait in host memory. owner: its client; with several replicas, who
 answered it. entered_s: when it reached the scheduler. paused_s: when it was preempted after its first token.
 """
 TALLY = _numbers(
     "now_s began_s busy_s host_s prompts_s kv_s seats_s emitted_s ratio",
-    "step running prefilling head waiting free context next_end finished rounds steps preempted hit prompt ends tokens"
-    " taking ghosts ghost_context free_rows host_free recalled stored recalled_all stalled",
+    "step carried running prefilling head waiting free context next_end finished rounds steps preempted hit prompt ends"
+    " tokens taking ghosts ghost_context free_rows host_free recalled stored recalled_all stalled",
 )
 """
 The counters of a replica.
 
-began_s: start of the last step. taking: places left in a batch that is being formed; ghosts: its seats whose answers
+began_s: start of the last step. step: tokens by which decodes have moved, and carried: the parts of one that the pace is
+ahead of them. taking: places left in a batch that is being formed; ghosts: its seats whose answers
 have ended. recalled, stored: tokens that move from and to host memory in this step. stalled: filled places of
 State.stalls.
 """
@@ -89,12 +92,12 @@ _FLOATS = tuple(
 RULES = _numbers(
     " ".join((*_FLOATS, *CONSTANTS)),
     " ".join(name for name in Limits._fields if name not in _FLOATS)
-    + " hashed swaps num_requests num_rows table_width num_ids num_host_ids num_host_blocks",
+    + " pace hashed swaps num_requests num_rows table_width num_ids num_host_ids num_host_blocks",
 )
 """
 The scheduler's `Limits`, the constants of a step, and how many there are of what.
 
-hashed: blocks have identity (a prefix cache). swaps: what is preempted moves to host memory, if there is room.
+pace: tokens by which decodes move in a step, in parts (`UNIT`). hashed: blocks have identity (a prefix cache). swaps: what is preempted moves to host memory, if there is room.
 num_rows: entries of World.by_rows. table_width: blocks in a row of State.table.
 num_ids, num_host_ids: ids by which the accelerator's blocks and the host's can be found. num_host_blocks: of them.
 """
@@ -155,8 +158,9 @@ def new_world(table: StepArrays, limits: Limits, *, requests: Requests) -> World
     for name in BY_ROWS.names or ():
         by_rows[name] = getattr(table, name)[: len(by_rows)]
     asked = np.zeros(n, ASKED)
-    for name in ("sent_s", "think_s", "prompt", "output", "cached", "priority"):
+    for name in ("sent_s", "think_s", "prompt", "cached", "priority"):
         asked[name] = getattr(requests, name)
+    asked["output"] = paced_lengths(requests, limits)
     for name in ("entered_s", "started_s", "first_s", "last_s", "paused_s"):
         asked[name] = np.nan
     if hashed:
@@ -168,6 +172,7 @@ def new_world(table: StepArrays, limits: Limits, *, requests: Requests) -> World
         rules[name] = getattr(table, name)
     longest = int((asked["prompt"] + asked["output"]).max(initial=1)) + limits.speculative
     counts = {
+        "pace": round(_gains(limits)[0] * UNIT),
         "hashed": hashed,
         "swaps": limits.host_blocks > 0 and not hashed,
         "num_requests": n,
@@ -180,6 +185,33 @@ def new_world(table: StepArrays, limits: Limits, *, requests: Requests) -> World
     for name, count in counts.items():
         rules[name] = count
     return World(rules, by_batch, by_rows, asked, np.ascontiguousarray(requests.blocks, np.int64))
+
+
+def paced_lengths(requests: Requests, limits: Limits) -> Ints:
+    """
+    Lengths of answers at the pace that all decodes share: as many tokens as the batch moves on while a request says its
+    own, with the luck that its own drafts have. The same request has the same luck in every run. [tokens]
+
+    Without drafts they are the lengths asked for. With them the steps of an answer are nearly normal: a sum of
+    independent gains is passed (renewal theory). None becomes longer than the cache takes.
+    """
+    if not limits.speculative:
+        return requests.output
+    mean, variance = _gains(limits)
+    left = requests.output - 1
+    luck = np.random.default_rng(0).standard_normal(len(left))
+    most = (limits.num_blocks - limits.watermark) * limits.block_tokens
+    most = most if limits.chunked else min(most, limits.budget + 1)
+    said = left + np.rint(luck * np.sqrt(variance * left / mean)).astype(np.int64)
+    return 1 + np.minimum(np.maximum(said, left > 0), np.maximum(most - requests.prompt - limits.speculative - 1, 0))
+
+
+def _gains(limits: Limits) -> tuple[float, float]:
+    """Mean and variance of the tokens that a step yields to a sequence: drafts are kept up to the first that is not."""
+    beyond = np.arange(limits.speculative + 1)
+    kept = float(limits.acceptance) ** beyond
+    mean = float(kept.sum())
+    return mean, float(((2 * beyond + 1) * kept).sum()) - mean * mean
 
 
 def new_states(world: World, replicas: int) -> State:

@@ -1,7 +1,7 @@
 """The steps of one replica, compiled: iteration-exact continuous batching with jumps over runs of decode steps.
 
-While nobody joins or leaves, every running request gains a token a step. Its context, its blocks and
-the step at which it ends therefore follow from one step counter, and a step costs a few arithmetic
+While nobody joins or leaves, every running request gains as many tokens a step as any other. Its context, its blocks
+and the step at which it ends therefore follow from one counter, and a step costs a few arithmetic
 operations whatever the batch: times are added one step after the other, in the order in which the
 plain twin (tests/reference_loop.py) adds them, so both agree to the last bit. Blocks are counted by phase: of the
 sequences whose context is a multiple of the block size, each needs one more.
@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 
 from tonnage.simulation.kernel import at, inline, kernel
-from tonnage.simulation.loop_running import leave, schedule_in_turn, schedule_together, table_row
-from tonnage.simulation.loop_state import FOREVER, GAP_BINS, GAP_LEAST, GAP_RATIO, STALLS, State, World
+from tonnage.simulation.loop_running import growth, leave, schedule_in_turn, schedule_together, table_row
+from tonnage.simulation.loop_state import FOREVER, GAP_BINS, GAP_LEAST, GAP_RATIO, STALLS, UNIT, State, World
 from tonnage.simulation.loop_waiting import admit, due_s, is_late, is_open, may_admit
 from tonnage.simulation.prefix_cache import block_note, host_put
 from tonnage.simulation.simulated import Ints
@@ -33,7 +33,7 @@ def advance(world: World, s: State, until: float, one: bool, most: int) -> None:
     ended, last = t.finished, t.rounds + most
     while t.now_s < until and t.running + t.waiting > 0 and t.rounds < last:
         steps, preempted = t.steps, t.preempted
-        alone = t.prefilling == 0 and 0 < t.running <= rules.budget and rules.speculative == 0
+        alone = t.prefilling == 0 and 0 < t.running * (1 + rules.speculative) <= rules.budget
         if alone and t.taking == 0 and t.recalled + t.stored == 0 and not may_admit(world, s):
             _run(world, s, until)
         if t.steps == steps:
@@ -85,14 +85,14 @@ def _finish(world: World, s: State, chunks: int, decoded: bool, in_turn: bool) -
     decodes, drafted, context, ghosts = 0, 0, 0, 0
     if decoded:
         decodes, context, ghosts = t.running - t.prefilling, t.context + t.ghost_context, t.ghosts
-        drafted = decodes
+        drafted = decodes * (1 + rules.speculative)
     if in_turn:
         decodes, drafted, context = _given_decodes(world, s)
     if drafted == 0 and chunks == 0:
         return
     batch = decodes + ghosts
     last, whole = _last_tokens(world, s, chunks), batch + chunks
-    if last >= 0 and drafted == decodes:
+    if chunks == 0 or (last >= 0 and drafted == decodes):
         # Prompts whose cache lacks their last token alone are rows as decodes are, in the same captured step.
         busy = at(world.by_batch, whole).decode_s + at(world.by_batch, whole).context_s * (context + last)
     else:
@@ -175,7 +175,7 @@ def _mixed_s(world: World, s: State, chunks: int, drafted: int, ghosts: int) -> 
 def _note_decodes(world: World, s: State, decodes: int, in_turn: bool) -> None:
     """Every decode that was given tokens moves on; the others fall one step behind the counter."""
     asked, t, rules = world.asked, s.tally, world.rules
-    size = rules.block_tokens
+    size, grown = rules.block_tokens, growth(world, s)
     for k in range(t.stalled):
         _note_gaps(s.gaps, t.now_s - s.stalls[k], t.now_s - s.stalls[k], 1)
     _note_gaps(s.gaps, t.now_s - t.emitted_s, t.now_s - t.emitted_s, decodes - t.stalled)
@@ -184,45 +184,26 @@ def _note_decodes(world: World, s: State, decodes: int, in_turn: bool) -> None:
     t.ratio = max(rules.ratio_least, t.ratio - rules.ratio_decay)
     for k in range(t.running if in_turn and rules.hashed else 0):
         mine = at(asked, s.running[k])
-        done = mine.base + t.step
-        # What an answer filled is noted when the next block is taken.
-        if mine.decoding and s.given[k] > 0 and done % size == 0:
-            _note_block(world, s, s.running[k], done // size - 1)
-    t.step += 1
-    t.context += t.running - t.prefilling
-    t.ghost_context += t.ghosts
-    t.tokens += decodes
+        if mine.decoding and s.given[k] > 0:
+            # What an answer filled is noted when the next block is taken.
+            done = mine.base + t.step
+            for full in range(-(-done // size), -(-(done + grown) // size)):
+                _note_block(world, s, s.running[k], full - 1)
+    t.step += grown
+    t.carried += rules.pace - grown * UNIT
+    t.context += grown * (t.running - t.prefilling)
+    t.ghost_context += grown * t.ghosts
+    t.tokens += grown * decodes
     for k in range(t.running if in_turn else 0):
-        r = s.running[k]
-        mine = at(asked, r)
-        if not mine.decoding:
-            continue
-        moved = 1 if s.given[k] > 0 else 0
-        if s.given[k] > 1:
-            left = mine.end - (t.step - 1)
-            moved = min(left, 1 + _accepted_drafts(r, mine.output - left, s.given[k] - 1, rules.acceptance))
-            t.tokens += moved - 1
-        if moved != 1:
+        mine = at(asked, s.running[k])
+        if mine.decoding and s.given[k] == 0:
             s.phase[mine.base % size] -= 1
-            mine.base += moved - 1
+            mine.base -= grown
             s.phase[mine.base % size] += 1
-            mine.end -= moved - 1
-            t.ends -= moved - 1
-            t.context += moved - 1
+            mine.end += grown
+            t.ends += grown
+            t.context -= grown
             t.next_end = -1
-
-
-@inline
-def _accepted_drafts(r: int, said: int, drafts: int, acceptance: float) -> int:
-    """Draft tokens accepted in a row: a coin for each, thrown from request and position, the same in every run."""
-    for k in range(drafts):
-        mixed = (r * 2654435761 + (said + k) * 40503 + 12345) & 0xFFFFFFFF
-        mixed = ((mixed ^ (mixed >> 16)) * 73244475) & 0xFFFFFFFF
-        mixed = ((mixed ^ (mixed >> 16)) * 73244475) & 0xFFFFFFFF
-        mixed = mixed ^ (mixed >> 16)
-        if mixed / 4294967296.0 >= acceptance:
-            return k
-    return drafts
 
 
 @kernel
@@ -321,7 +302,7 @@ def _run(world: World, s: State, until: float) -> None:
     rules, t = world.rules, s.tally
     batch, size, ghosts = t.running, rules.block_tokens, t.ghosts
     seats = batch + ghosts
-    steps = _next_end(world, s) - t.step
+    left, steps = _next_end(world, s) - t.step, FOREVER
     if rules.ratio > 0.0 and t.waiting > 0 and batch < rules.max_num_seqs:
         steps = 1  # the room that admission keeps shrinks with every step
     if is_late(world, s):
@@ -331,12 +312,17 @@ def _run(world: World, s: State, until: float) -> None:
     counted, exact = rules.hashed or not rules.reserve_output, rules.hashed
     now, context, free, phase = t.now_s, t.context + t.ghost_context, t.free, (-t.step) % size
     began, waited = now, now - t.emitted_s
-    first, taken, busy_sum, k = 0.0, 0.0, 0.0, 0
-    while k < steps and now < until:
-        more = s.phase[phase] if counted else 0
+    first, taken, busy_sum, k, grown, carried = 0.0, 0.0, 0.0, 0, 0, t.carried
+    while grown < left and k < steps and now < until:
+        moved, more, place = (carried + rules.pace) // UNIT, 0, phase
+        for _ in range(moved):
+            more += s.phase[place] if counted else 0
+            place = place - 1 if place > 0 else size - 1
         if more > free or (exact and more > 0):
             break
-        free -= more
+        free, phase = free - more, place
+        carried += rules.pace - moved * UNIT
+        grown += moved
         busy = fixed + slope * context
         taken = max(busy, hidden) + host
         if k == 0:
@@ -344,19 +330,18 @@ def _run(world: World, s: State, until: float) -> None:
         t.began_s = now
         now += taken
         busy_sum += busy
-        context += seats
-        phase = phase - 1 if phase > 0 else size - 1
+        context += moved * seats
         k += 1
-    t.now_s, t.free = now, free
-    t.context += k * batch
-    t.ghost_context += k * ghosts
-    t.step += k
+    t.now_s, t.free, t.carried = now, free, carried
+    t.context += grown * batch
+    t.ghost_context += grown * ghosts
+    t.step += grown
     t.steps += k
     t.rounds += 1
     t.busy_s += now - began
     t.host_s += now - began - busy_sum
     t.ratio = max(rules.ratio_least, t.ratio - k * rules.ratio_decay)
-    t.tokens += k * batch
+    t.tokens += grown * batch
     if t.waiting > 0:
         if batch >= rules.max_num_seqs:
             t.seats_s += now - began

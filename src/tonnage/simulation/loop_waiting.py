@@ -137,7 +137,7 @@ def may_admit(world: World, s: State) -> bool:
     t, rules = s.tally, world.rules
     if t.waiting == 0 or t.running >= rules.max_num_seqs or not is_open(world, s):
         return False
-    left = rules.budget - (t.running if rules.mixed else 0)
+    left = rules.budget - (t.running * (1 + rules.speculative) if rules.mixed else 0)
     return left > 0 and not is_late(world, s) and _need_of(world, s, s.waiting[_next_place(world, s)], left)[1]
 
 
