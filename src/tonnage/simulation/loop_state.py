@@ -43,8 +43,8 @@ ASKED = _numbers(
 A request, and what is known of it while and after it runs.
 
 output: its answer, as `paced_lengths` has it. base: tokens computed; of a decoding request, less the counter `step`.
-end: that counter when its last token is there. target: tokens to compute before it decodes: prompt, and what it had said before a preemption.
-row: of State.table. swapped: tokens that wait in host memory. owner: its client; with several replicas, who
+end: that counter when its last token is there. target: tokens to compute before it decodes: prompt, and what it had
+said before a preemption. row: of State.table. swapped: tokens that wait in host memory. owner: its client; with several replicas, who
 answered it. entered_s: when it reached the scheduler. paused_s: when it was preempted after its first token.
 """
 TALLY = _numbers(
@@ -55,7 +55,7 @@ TALLY = _numbers(
 """
 The counters of a replica.
 
-began_s: start of the last step. step: tokens by which decodes have moved, and carried: the parts of one that the pace is
+began_s: start of the last step. step: tokens by which decodes have moved; carried: parts of one (`UNIT`) that the pace is
 ahead of them. taking: places left in a batch that is being formed; ghosts: its seats whose answers
 have ended. recalled, stored: tokens that move from and to host memory in this step. stalled: filled places of
 State.stalls.
@@ -97,7 +97,8 @@ RULES = _numbers(
 """
 The scheduler's `Limits`, the constants of a step, and how many there are of what.
 
-pace: tokens by which decodes move in a step, in parts (`UNIT`). hashed: blocks have identity (a prefix cache). swaps: what is preempted moves to host memory, if there is room.
+pace: tokens by which decodes move in a step, in parts (`UNIT`). hashed: blocks have identity (a prefix cache). swaps:
+what is preempted moves to host memory, if there is room.
 num_rows: entries of World.by_rows. table_width: blocks in a row of State.table.
 num_ids, num_host_ids: ids by which the accelerator's blocks and the host's can be found. num_host_blocks: of them.
 """
