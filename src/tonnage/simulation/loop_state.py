@@ -44,8 +44,8 @@ A request, and what is known of it while and after it runs.
 
 output: its answer, as `paced_lengths` has it. base: tokens computed; of a decoding request, less the counter `step`.
 end: that counter when its last token is there. target: tokens to compute before it decodes: prompt, and what it had
-said before a preemption. row: of State.table. swapped: tokens that wait in host memory. owner: its client; with several replicas, who
-answered it. entered_s: when it reached the scheduler. paused_s: when it was preempted after its first token.
+said before a preemption. row: of State.table. swapped: tokens that wait in host memory. owner: its client; with
+several replicas, who answered it. entered_s: when it reached the scheduler. paused_s: when it was preempted after its first token.
 """
 TALLY = _numbers(
     "now_s began_s busy_s host_s prompts_s kv_s seats_s emitted_s ratio",
@@ -55,7 +55,7 @@ TALLY = _numbers(
 """
 The counters of a replica.
 
-began_s: start of the last step. step: tokens by which decodes have moved; carried: parts of one (`UNIT`) that the pace is
+began_s: start of the last step. step: tokens by which decodes have moved, carried: the parts of one that the pace is
 ahead of them. taking: places left in a batch that is being formed; ghosts: its seats whose answers
 have ended. recalled, stored: tokens that move from and to host memory in this step. stalled: filled places of
 State.stalls.
