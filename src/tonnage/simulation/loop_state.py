@@ -45,7 +45,8 @@ A request, and what is known of it while and after it runs.
 output: its answer, as `paced_lengths` has it. base: tokens computed; of a decoding request, less the counter `step`.
 end: that counter when its last token is there. target: tokens to compute before it decodes: prompt, and what it had
 said before a preemption. row: of State.table. swapped: tokens that wait in host memory. owner: its client; with
-several replicas, who answered it. entered_s: when it reached the scheduler. paused_s: when it was preempted after its first token.
+several replicas, who answered it. entered_s: when it reached the scheduler. paused_s: when it was preempted after its
+first token.
 """
 TALLY = _numbers(
     "now_s began_s busy_s host_s prompts_s kv_s seats_s emitted_s ratio",
@@ -203,8 +204,10 @@ def paced_lengths(requests: Requests, limits: Limits) -> Ints:
     luck = np.random.default_rng(0).standard_normal(len(left))
     most = (limits.num_blocks - limits.watermark) * limits.block_tokens
     most = most if limits.chunked else min(most, limits.budget + 1)
-    said = left + np.rint(luck * np.sqrt(variance * left / mean)).astype(np.int64)
-    return 1 + np.minimum(np.maximum(said, left > 0), np.maximum(most - requests.prompt - limits.speculative - 1, 0))
+    said: Ints = left + np.rint(luck * np.sqrt(variance * left / mean)).astype(np.int64)
+    room = np.maximum(most - requests.prompt - limits.speculative - 1, 0)
+    paced: Ints = 1 + np.minimum(np.maximum(said, left > 0), room)
+    return paced
 
 
 def _gains(limits: Limits) -> tuple[float, float]:
