@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -21,6 +21,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
+from tonnage.physics.known import Known, remembered
 from tonnage.physics.memory import kv_bytes_per_token
 from tonnage.simulation.capacity import Point, Steady, quantile_factor
 from tonnage.simulation.mean_step import ReplicaLoad, ReplicaTimes
@@ -93,7 +94,7 @@ def keep_replicas(most: int) -> None:
     Nothing else moves them: a replica follows from these arguments alone, a user's calibrations being the
     accelerator's. Off unless asked for, since measuring and fitting change what lies below.
     """
-    _BUILD[1:] = [lru_cache(maxsize=most)(_built)]
+    _BUILD[1:] = [lru_cache(maxsize=most)(partial(_built, parts=lru_cache(maxsize=most)(_no_parts)))]
 
 
 @contextmanager
@@ -123,20 +124,43 @@ class _Same:
         return isinstance(other, _Same) and self.one is other.one
 
 
-def _built(accelerator: _Same, model: Model, configuration: Configuration, lengths: Lengths) -> Replica:
-    case = case_of(configuration, model=model, lengths=lengths, traffic=Traffic(rate_per_s=1.0))
-    return replica_of(deploy(case, model=model, accelerator=accelerator.one), lengths)
+def _no_parts(accelerator: _Same, model: Model, configuration: Configuration) -> Known:
+    return {}
+
+
+def _built(
+    accelerator: _Same,
+    model: Model,
+    configuration: Configuration,
+    lengths: Lengths,
+    *,
+    parts: Callable[[_Same, Model, Configuration], Known] | None = None,
+) -> Replica:
+    """A replica; `parts` gives what is known of steps of its configuration, of other lengths or with other drafts."""
+
+    def deployed() -> Deployment:
+        case = case_of(configuration, model=model, lengths=lengths, traffic=Traffic(rate_per_s=1.0))
+        return deploy(case, model=model, accelerator=accelerator.one)
+
+    bare = replace(configuration.engine, draft_model=None, speculative_tokens=None, speculative_acceptance=None)
+    plain = replace(configuration, engine=bare)
+    known = parts(accelerator, model, plain) if parts else None
+    name = configuration, lengths.prompt_tokens, lengths.output_tokens, lengths.images  # what a case reads of both
+    return replica_of(remembered(known, name, made=deployed), lengths, known=known)
 
 
 _BUILD: Final[list[Callable[[_Same, Model, Configuration, Lengths], Replica]]] = [_built]
 """What builds replicas: the last of these."""
 
 
-def replica_of(deployment: Deployment, lengths: Lengths) -> Replica:
-    """The replica of a deployment for requests of these lengths; as it is, without times, where it does not fit."""
+def replica_of(deployment: Deployment, lengths: Lengths, *, known: Known | None = None) -> Replica:
+    """
+    The replica of a deployment for requests of these lengths; as it is, without times, where it does not fit. `known`
+    keeps parts of steps for the same deployment, of other lengths or with other drafts.
+    """
     if not deployment.pool.verdict.ok:
         return deployment
-    table = step_table(steady_grid(deployment, lengths), deployment.overheads)
+    table = step_table(steady_grid(deployment, lengths, known=known), deployment.overheads)
     times, tier = _times(deployment, lengths, table=table), table.rung
     basis = deployment.basis_on(tier)
     return replace(
@@ -203,13 +227,15 @@ def _top(at: Deployment) -> float:
     return max(1.0, min(most, at.pool.sequences * 2.0))
 
 
-def steady_grid(at: Deployment, lengths: Lengths) -> StepGrid:
-    """Steps of a steady state of requests of these lengths, and prompts up to the step's budget."""
+def steady_grid(at: Deployment, lengths: Lengths, *, known: Known | None = None) -> StepGrid:
+    """Steps of a steady state of requests of these lengths, and prompts up to the step's budget; `known` as above."""
     context = max(2.0, lengths.prompt_tokens + lengths.output_tokens)
     chunk = rank_budget(at, lengths.prompt_tokens) * at.memory_layout.dp
     prompt = max(1.0, lengths.prompt_tokens)
     exact = min(prompt, lengths.computed_tokens or prompt)
-    return step_grid(at.placement, batch=_top(at), context=context, chunk=chunk, prompt=prompt, exact=exact)
+    return step_grid(
+        at.placement, batch=_top(at), context=context, chunk=chunk, prompt=prompt, exact=exact, known=known
+    )
 
 
 def rank_budget(at: Deployment, prompt_tokens: float) -> float:

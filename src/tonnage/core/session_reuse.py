@@ -323,8 +323,8 @@ def _spread_of(left: Any, saved: Any) -> PromptClasses:
     """Prompts by what is left of them to compute: share, mean of what is left, mean of what was found."""
     import numpy as np
 
-    order = np.argsort(left)
-    parts = np.split(order, (np.array(CLASS_ENDS) * len(left)).astype(int))
+    ends = (np.array(CLASS_ENDS) * len(left)).astype(int)
+    parts = np.split(np.argpartition(left, ends), ends)
     return tuple(
         (len(part) / len(left), max(1.0, float(left[part].mean())), float(saved[part].mean()))
         for part in parts
@@ -406,7 +406,10 @@ def draw_reused(request: Serve, replica: Replica, *, requests: Any) -> Any:
     assert replica.times is not None
     token_s = replica.times.prefill_s / max(1.0, reuse.computed_tokens)
     saved = found_in(turns, steady, turns_per_s=reuse.rate_per_s, token_s=token_s).saved
-    rows = np.random.default_rng(0).integers(len(turns.prompt), size=len(requests.prompt))
+    # Evenly over the turns by what is left to compute, in any order: another draw has the same work.
+    count = len(requests.prompt)
+    evenly = ((np.arange(count) + 0.5) / count * len(saved)).astype(int)
+    rows = np.random.default_rng(0).permutation(np.argsort(turns.prompt - saved)[evenly])
     prompt = np.maximum(1, np.rint(turns.prompt[rows])).astype(np.int64)
     return requests._replace(
         prompt=prompt,

@@ -88,13 +88,18 @@ def _draws(rng: np.random.Generator, spread: Spread, n: int) -> Array:
 
 
 def steady_turns(profile: SessionProfile, *, seed: int = 0) -> SteadyTurns:
-    """The turns of about `SESSIONS` drawn sessions, each from its first turn to its last; classes by their share."""
+    """
+    The turns of about `SESSIONS` drawn sessions, each from its first turn to its last; classes by their share. They
+    stand in the order of the time until the next turn.
+    """
     import numpy as np
 
     rng = np.random.default_rng(seed)
     whole = sum(one.share for one in profile.classes)
     parts = [_class_turns(rng, profile, one, round(SESSIONS * one.share / whole)) for one in profile.classes]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    order = np.argsort(columns["until_s"], kind="stable")
+    columns = {name: column[order] for name, column in columns.items()}
     beginnings = []
     for tokens, _ in profile.shared:
         beginnings.append((tokens, float((columns["shared"] == tokens).mean())))
@@ -159,8 +164,7 @@ def _filling(turns: SteadyTurns) -> _Filling:
     """Sums over the turns in the order of the time until the next, from which `_cache_fill` reads any cache."""
     import numpy as np
 
-    order = np.argsort(turns.until_s)
-    until, own, left = (column[order] for column in (turns.until_s, turns.own, turns.left))
+    until, own, left = turns.until_s, turns.own, turns.left
     known = np.where(np.isfinite(until), until, 0.0)
     sums = np.zeros((4, len(until) + 1))
     for row, column in zip(sums, (own * known, left * known, left, own), strict=True):

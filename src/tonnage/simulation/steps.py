@@ -13,6 +13,7 @@ of the sequences, and p of them are in flight.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from math import exp, log, sqrt
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ from tonnage.domain.engine_spec import Overheads, captured_batch
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention
 from tonnage.physics.efficiency import weakest_rung
+from tonnage.physics.known import Known, remembered
+from tonnage.physics.work import Work
 from tonnage.record import Record
 from tonnage.simulation.drafting import DraftParts, draft_parts, drafting_s
 from tonnage.simulation.step_parts import (
@@ -278,20 +281,29 @@ class StepGrid(Record, kw_only=True):
 
 
 def step_grid(
-    placement: Placement, *, batch: float, context: float, chunk: float, prompt: float, exact: float = 1.0
+    placement: Placement,
+    *,
+    batch: float,
+    context: float,
+    chunk: float,
+    prompt: float,
+    exact: float = 1.0,
+    known: Known | None = None,
 ) -> StepGrid:
     """
     Parts of steps of up to `batch` sequences and chunks of up to `chunk` prompt tokens, on the replica.
 
     `context` is the longest of interest, `prompt` the mean prompt length: attention is opened up at
     fractions of them. Steps of `exact` rows are opened at that very number, whatever the others are. [tokens]
+
+    `known` keeps the parts of a placement, whatever its drafts, which are equal in many grids.
     """
     ranks = placement.layout.dp * placement.layout.pp
     most, widest = max(1.0, batch * placement.beams / ranks), max(1.0, chunk / ranks)
     drafted = 1.0 + placement.speculation.tokens if placement.speculation else 1.0
     rows = tuple(sorted({*_ladder_of_rows(most * drafted, widest), min(widest, max(1.0, exact))}))
-    works = (rows_work(placement, n) for n in rows)
-    dense = tuple((parts_of(layers, placement), parts_of(head, placement)) for layers, head in works)
+    at = _Known(placement, known)
+    dense = tuple(at.rows(n) for n in rows)
     states = has_states(placement.model)
     batches = tuple(sorted({1.0, max(1.0, most / 8.0), max(1.0, most / 2.0), most}))
     near, far = max(1.0, context / 4.0), max(2.0, context)
@@ -300,16 +312,14 @@ def step_grid(
     return StepGrid(
         rows=rows,
         dense=tuple(parts for parts, _ in dense),
-        mixed=tuple(parts_of(prompt_rows_work(placement, n), placement) for n in rows)
-        if states
-        else tuple(parts for parts, _ in dense),
+        mixed=tuple(at.prompt_rows(n) for n in rows) if states else tuple(parts for parts, _ in dense),
         head=tuple(head for _, head in dense),
         batches=batches,
         contexts=(near, far),
-        attention=tuple((_attention(placement, n, near), _attention(placement, n, far)) for n in batches),
+        attention=tuple((at.attention(n, near), at.attention(n, far)) for n in batches),
         chunks=chunks,
-        prefill=(_prefill(placement, chunks[0]), _prefill(placement, chunks[1])),
-        late=_last_chunk(placement, prompt - long, chunk=long),
+        prefill=(at.prefill(chunks[0]), at.prefill(chunks[1])),
+        late=at.last_chunk(prompt - long, chunk=long),
         placement=placement,
         launches=dense[0][0].kernels + dense[0][1].kernels + launched_apart(placement),
         drafts=draft_parts(placement, batches, context=near),
@@ -419,15 +429,40 @@ def _ladder_of_rows(most: float, widest: float) -> tuple[float, ...]:
     return tuple(sorted(points))
 
 
-def _attention(placement: Placement, batch: float, context: float) -> Parts:
-    return parts_of(decode_attention_work(placement, batch, context=context), placement)
+class _Known(NamedTuple):
+    """Parts of a placement's steps, kept for its next grid where there is a place for them."""
 
+    placement: Placement
+    known: Known | None
 
-def _prefill(placement: Placement, chunk: float, *, cached: float = 0.0) -> Parts:
-    return parts_of(prompt_attention_work(placement, chunk, cached=cached), placement)
+    def rows(self, rows: float) -> tuple[Parts, Parts]:
+        """So many rows through the layers without attention, and through the head."""
 
+        def made() -> tuple[Parts, Parts]:
+            layers, head = rows_work(self.placement, rows)
+            return parts_of(layers, self.placement), parts_of(head, self.placement)
 
-def _last_chunk(placement: Placement, cached: float, *, chunk: float) -> tuple[float, Parts] | None:
-    """Tokens before the last chunk of a prompt of several, and its attention; none unless some layers have windows."""
-    windowed = any(isinstance(group.mixer, Attention) and group.mixer.window for group in placement.model.layers)
-    return (cached, _prefill(placement, chunk, cached=cached)) if windowed and cached >= 1.0 else None
+        return remembered(self.known, ("rows", rows), made=made)
+
+    def prompt_rows(self, rows: float) -> Parts:
+        """The same of a prompt, where layers keep states."""
+        return self._of(("states", rows), prompt_rows_work, rows)
+
+    def attention(self, batch: float, context: float) -> Parts:
+        """Of decodes, each to its context and with its drafts."""
+        drafts = self.placement.speculation.tokens if self.placement.speculation else 0.0
+        return self._of(("attention", batch, context, drafts), decode_attention_work, batch, context=context)
+
+    def prefill(self, chunk: float, cached: float = 0.0) -> Parts:
+        """Attention of a chunk to itself and what is cached before it."""
+        return self._of(("prefill", chunk, cached), prompt_attention_work, chunk, cached=cached)
+
+    def last_chunk(self, cached: float, *, chunk: float) -> tuple[float, Parts] | None:
+        """Tokens before the last chunk of a prompt of several, and its attention; none unless layers have windows."""
+        groups = self.placement.model.layers
+        windowed = any(isinstance(group.mixer, Attention) and group.mixer.window for group in groups)
+        return (cached, self.prefill(chunk, cached)) if windowed and cached >= 1.0 else None
+
+    def _of(self, key: tuple[object, ...], work: Callable[..., Work], tokens: float, **at: float) -> Parts:
+        at_hand = self.placement
+        return remembered(self.known, key, made=lambda: parts_of(work(at_hand, tokens, **at), at_hand))
