@@ -6,7 +6,7 @@ from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.core.deployment import Deployment, with_reachable_bandwidth
 from tonnage.core.deployment import resolve as deployment_of
-from tonnage.core.replica import build_replica
+from tonnage.core.kept_replicas import build_replica
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.engine_spec import Overheads, with_async_scheduling

@@ -24,7 +24,8 @@ from tonnage.core.error_model import (
     train_level,
     within_text,
 )
-from tonnage.core.replica import Replica, build_replica, errors_at, with_queueing
+from tonnage.core.kept_replicas import build_replica
+from tonnage.core.replica import Replica, errors_at, with_queueing
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.case import InferCase, ServeCase, Traffic

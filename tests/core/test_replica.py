@@ -9,7 +9,7 @@ import pytest
 
 import tonnage
 from tonnage.catalog.traffic import profile
-from tonnage.core import replica
+from tonnage.core import kept_replicas
 from tonnage.core.cold_start import STARTS, TIMED_WEIGHT_BYTES, UNKNOWN_PROVISIONING_S, cold_start
 from tonnage.core.error_model import ErrorModel
 from tonnage.core.length_spread import (
@@ -100,9 +100,9 @@ QUESTION = {"model": "8B", "rate": "2/s", "traffic": "chat", "ttft": "1 s", "acc
 
 @pytest.fixture
 def kept() -> Iterator[None]:
-    replica.keep_replicas(64)
+    kept_replicas.keep_replicas(64)
     yield
-    replica._BUILD[1:] = []
+    kept_replicas._BUILD[1:] = []
 
 
 def answer(**changes: object) -> str:
@@ -111,14 +111,14 @@ def answer(**changes: object) -> str:
 
 def test_an_edit_of_the_load_builds_nothing_anew_and_answers_the_same(kept: None) -> None:
     first = answer()
-    info = replica._BUILD[-1].cache_info  # type: ignore[attr-defined]
+    info = kept_replicas._BUILD[-1].cache_info  # type: ignore[attr-defined]
     built = info().misses
     edited = answer(rate="3/s", ttft="2 s")
     assert info().misses == built > 0 and info().hits > 0
     # Other lengths are other replicas.
     longer = answer(prompt_tokens="2000")
     assert info().misses > built
-    replica._BUILD[1:] = []
+    kept_replicas._BUILD[1:] = []
     assert (first, edited, longer) == (answer(), answer(rate="3/s", ttft="2 s"), answer(prompt_tokens="2000"))
 
 

@@ -187,7 +187,8 @@ def test_a_fleet_takes_what_a_plan_takes() -> None:
     """A fleet of one workload starts from the same capacities as the plan of that workload."""
     from tonnage.catalog.hub.resolve import resolve as model_of
     from tonnage.core.deployment import resolve
-    from tonnage.core.replica import build_replica, replica_of, state_of
+    from tonnage.core.kept_replicas import build_replica
+    from tonnage.core.replica import replica_of, state_of
     from tonnage.core.sites import sites
 
     request, options = planned(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tonnage.core.replica import kept_replicas
+from tonnage.core.kept_replicas import kept_replicas
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.core.replica import build_replica, state_of
+from tonnage.core.kept_replicas import build_replica
+from tonnage.core.replica import state_of
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import tonnage
 from tonnage import catalog
-from tonnage.core.replica import kept_replicas
+from tonnage.core.kept_replicas import kept_replicas
 from tonnage.web.tuning import sliders, step_of
 
 MODELS: Final = ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-70B-Instruct", "Qwen/Qwen3-30B-A3B")

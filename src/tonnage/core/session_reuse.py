@@ -18,7 +18,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tonnage.catalog.traffic import session_profile
-from tonnage.core.replica import Replica, build_replica, state_of
+from tonnage.core.kept_replicas import build_replica
+from tonnage.core.replica import Replica, state_of
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration

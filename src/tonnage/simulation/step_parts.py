@@ -10,8 +10,8 @@ rows that pass them, decode attention on batch and context, prompt attention on 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -24,6 +24,7 @@ from tonnage.domain.model import Attention, Model, Moe, StateSpace
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.requests.groups import Adapters
 from tonnage.physics.efficiency import peak_flop_per_s, weakest_rung
+from tonnage.physics.known import Known
 from tonnage.physics.matrices import feed_forward_matrices, mixer_matrices
 from tonnage.physics.operators import has_skewed_table, operator_evidence, operator_s, timed_with_experts
 from tonnage.physics.transformer import Tokens, encode_work, step_work
@@ -394,3 +395,32 @@ def operators_s(parts: Parts, overheads: Overheads, *, prompts: bool, among: Par
         + parts.collective * o.collective
         + (0.0 if prompts else parts.unhidden)
     )
+
+
+class KnownParts(NamedTuple):
+    """Parts of a placement's steps at some shapes, each opened once: what is known holds whatever its drafts are."""
+
+    placement: Placement
+    known: Known
+
+    def rows(self, rows: float) -> tuple[Parts, Parts]:
+        """So many rows through the layers without attention, and through the head."""
+        key = "rows", rows
+        if key not in self.known:
+            layers, head = rows_work(self.placement, rows)
+            self.known[key] = parts_of(layers, self.placement), parts_of(head, self.placement)
+        return self.known[key]  # type: ignore[no-any-return]
+
+    def last_chunk(self, cached: float, *, chunk: float) -> tuple[float, Parts] | None:
+        """Tokens before the last chunk of a prompt of several, and its attention; none unless layers have windows."""
+        groups = self.placement.model.layers
+        windowed = any(isinstance(group.mixer, Attention) and group.mixer.window for group in groups)
+        return (cached, self.of(prompt_attention_work, chunk, cached=cached)) if windowed and cached >= 1.0 else None
+
+    def of(self, work: Callable[..., Work], tokens: float, **at: float) -> Parts:
+        """Of the work that a function lists for so many sequences, or tokens of a chunk."""
+        drafts = self.placement.speculation.tokens if self.placement.speculation else 0.0
+        key = work, tokens, drafts, *at.values()
+        if key not in self.known:
+            self.known[key] = parts_of(work(self.placement, tokens, **at), self.placement)
+        return self.known[key]  # type: ignore[no-any-return]

@@ -13,20 +13,18 @@ of the sequences, and p of them are in flight.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
 from math import exp, log, sqrt
 from typing import NamedTuple
 
 from tonnage.domain.efficiency import Rung
 from tonnage.domain.engine_spec import Overheads, captured_batch
 from tonnage.domain.layout import Layout
-from tonnage.domain.model import Attention
 from tonnage.physics.efficiency import weakest_rung
-from tonnage.physics.known import Known, remembered
-from tonnage.physics.work import Work
+from tonnage.physics.known import Known
 from tonnage.record import Record
 from tonnage.simulation.drafting import DraftParts, draft_parts, drafting_s
 from tonnage.simulation.step_parts import (
+    KnownParts,
     Parts,
     Placement,
     Speculation,
@@ -34,11 +32,9 @@ from tonnage.simulation.step_parts import (
     decode_attention_work,
     has_states,
     launched_apart,
-    parts_of,
     prompt_attention_work,
     prompt_launch_s,
     prompt_rows_work,
-    rows_work,
 )
 
 
@@ -302,8 +298,8 @@ def step_grid(
     most, widest = max(1.0, batch * placement.beams / ranks), max(1.0, chunk / ranks)
     drafted = 1.0 + placement.speculation.tokens if placement.speculation else 1.0
     rows = tuple(sorted({*_ladder_of_rows(most * drafted, widest), min(widest, max(1.0, exact))}))
-    at = _Known(placement, known)
-    dense = tuple(at.rows(n) for n in rows)
+    at = KnownParts(placement, {} if known is None else known)
+    dense = tuple(map(at.rows, rows))
     states = has_states(placement.model)
     batches = tuple(sorted({1.0, max(1.0, most / 8.0), max(1.0, most / 2.0), most}))
     near, far = max(1.0, context / 4.0), max(2.0, context)
@@ -312,13 +308,19 @@ def step_grid(
     return StepGrid(
         rows=rows,
         dense=tuple(parts for parts, _ in dense),
-        mixed=tuple(at.prompt_rows(n) for n in rows) if states else tuple(parts for parts, _ in dense),
+        mixed=tuple(at.of(prompt_rows_work, n) for n in rows) if states else tuple(parts for parts, _ in dense),
         head=tuple(head for _, head in dense),
         batches=batches,
         contexts=(near, far),
-        attention=tuple((at.attention(n, near), at.attention(n, far)) for n in batches),
+        attention=tuple(
+            (at.of(decode_attention_work, n, context=near), at.of(decode_attention_work, n, context=far))
+            for n in batches
+        ),
         chunks=chunks,
-        prefill=(at.prefill(chunks[0]), at.prefill(chunks[1])),
+        prefill=(
+            at.of(prompt_attention_work, chunks[0], cached=0.0),
+            at.of(prompt_attention_work, chunks[1], cached=0.0),
+        ),
         late=at.last_chunk(prompt - long, chunk=long),
         placement=placement,
         launches=dense[0][0].kernels + dense[0][1].kernels + launched_apart(placement),
@@ -427,42 +429,3 @@ def _ladder_of_rows(most: float, widest: float) -> tuple[float, ...]:
         points.add(value)
         value *= 4.0
     return tuple(sorted(points))
-
-
-class _Known(NamedTuple):
-    """Parts of a placement's steps, kept for its next grid where there is a place for them."""
-
-    placement: Placement
-    known: Known | None
-
-    def rows(self, rows: float) -> tuple[Parts, Parts]:
-        """So many rows through the layers without attention, and through the head."""
-
-        def made() -> tuple[Parts, Parts]:
-            layers, head = rows_work(self.placement, rows)
-            return parts_of(layers, self.placement), parts_of(head, self.placement)
-
-        return remembered(self.known, ("rows", rows), made=made)
-
-    def prompt_rows(self, rows: float) -> Parts:
-        """The same of a prompt, where layers keep states."""
-        return self._of(("states", rows), prompt_rows_work, rows)
-
-    def attention(self, batch: float, context: float) -> Parts:
-        """Of decodes, each to its context and with its drafts."""
-        drafts = self.placement.speculation.tokens if self.placement.speculation else 0.0
-        return self._of(("attention", batch, context, drafts), decode_attention_work, batch, context=context)
-
-    def prefill(self, chunk: float, cached: float = 0.0) -> Parts:
-        """Attention of a chunk to itself and what is cached before it."""
-        return self._of(("prefill", chunk, cached), prompt_attention_work, chunk, cached=cached)
-
-    def last_chunk(self, cached: float, *, chunk: float) -> tuple[float, Parts] | None:
-        """Tokens before the last chunk of a prompt of several, and its attention; none unless layers have windows."""
-        groups = self.placement.model.layers
-        windowed = any(isinstance(group.mixer, Attention) and group.mixer.window for group in groups)
-        return (cached, self.prefill(chunk, cached)) if windowed and cached >= 1.0 else None
-
-    def _of(self, key: tuple[object, ...], work: Callable[..., Work], tokens: float, **at: float) -> Parts:
-        at_hand = self.placement
-        return remembered(self.known, key, made=lambda: parts_of(work(at_hand, tokens, **at), at_hand))

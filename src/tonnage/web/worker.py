@@ -49,7 +49,7 @@ def work(connection: Connection, settings: Settings, *, progress: Any, warm: str
     settings = msgspec.structs.replace(settings, told=told)
     import_module(warm)
     if settings.replicas:
-        from tonnage.core.replica import keep_replicas
+        from tonnage.core.kept_replicas import keep_replicas
 
         keep_replicas(settings.replicas)
     with suppress(EOFError, OSError):

@@ -16,6 +16,7 @@ from tonnage.catalog.hub.resolve import resolve_text
 from tonnage.catalog.published import BENCHMARK, downloads, published_score
 from tonnage.core.calibration_use import Run, TrainRun, at_once
 from tonnage.core.header import provenance
+from tonnage.core.kept_replicas import kept_replicas
 from tonnage.core.measure_first import (
     MINUTES,
     Rival,
@@ -25,7 +26,6 @@ from tonnage.core.measure_first import (
     smoothly,
     to_stay_within,
 )
-from tonnage.core.replica import kept_replicas
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.plan import BY_AVERAGES, PLAN_SCHEMA, ServeOption

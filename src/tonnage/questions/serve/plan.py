@@ -24,9 +24,9 @@ from tonnage.catalog.hub.resolve import resolve_text
 from tonnage.core.calibration_use import Run, at_once
 from tonnage.core.driver import Found, Kind, alone, plan_or_relax
 from tonnage.core.header import Context, Infeasible, as_asked, nearness, quick_without_simulator
+from tonnage.core.kept_replicas import kept_replicas
 from tonnage.core.quality import apply_quality_floor, changes_among
 from tonnage.core.ranking import frontier
-from tonnage.core.replica import kept_replicas
 from tonnage.core.session_reuse import sessions_assumed
 from tonnage.core.sites import Site, rack_notes, reach_of, sites, with_slices
 from tonnage.core.stop import stop_asked
