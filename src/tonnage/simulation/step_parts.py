@@ -271,7 +271,7 @@ def _add_own(found: dict[str, float], op: Operator, once: float, placement: Plac
         scores = prompt_attention_s(op, accelerator, fused=placement.fused_attention)
         found["own_scores"] += count * (once if scores is None else scores)
     elif op.flop and op.kind not in _ATTENTION:
-        own = prompt_product_s(op, accelerator)
+        own = prompt_product_s(op, accelerator, recent=placement.fused_attention)
         found["own_products"] += count * (once if own is None else own)
         if placement.batching is not None:
             found["unhidden"] += count * unhidden_s(op, accelerator, batching=placement.batching, once_s=once)
