@@ -135,7 +135,7 @@ def moment(**fields: float) -> beside.Moment:
     ],
 )
 def test_what_takes_time_is_named(behind: dict[str, float], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
     (said,) = beside.taken(moment(), moment(at_s=10.0, **behind))
     assert says in said
     assert not [*beside.taken(moment(), moment(at_s=10.0, busy_s=10.0, ours_s=9.9))]

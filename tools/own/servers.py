@@ -212,7 +212,8 @@ import sys
 from tokenizers import Tokenizer, models, pre_tokenizers, decoders, trainers
 from transformers import PreTrainedTokenizerFast
 own = Tokenizer(models.BPE())
-own.pre_tokenizer, own.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+# A random model writes any bytes: each is a letter of text, not half of one, so that no answer is without text.
+own.pre_tokenizer, own.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.Fuse()
 own.train_from_iterator(["a few words to join"], trainers.BpeTrainer(vocab_size=259,
     special_tokens=["<s>", "</s>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
 PreTrainedTokenizerFast(tokenizer_object=own, bos_token="<s>", eos_token="</s>").save_pretrained(sys.argv[1])
@@ -236,12 +237,12 @@ def put_first(process: int, core: int) -> int:
 
 
 def engine_of(url: str) -> int:
-    """The process of vLLM that computes: the engine, a child of the one that serves."""
-    server = process_of(url)
-    for name in os.listdir("/proc"):
-        if name.isdigit() and "EngineCore" in _command(name) and _parent(name) == server:
-            return int(name)
-    return server
+    """The process of vLLM that computes: the worker of the engine's core, which only waits for it, of the server."""
+    found = process_of(url)
+    for kind in ("EngineCore", "Worker"):
+        names = [name for name in os.listdir("/proc") if name.isdigit() and kind in _command(name)]
+        found = next((int(name) for name in names if _parent(name) == found), found)
+    return found
 
 
 def _parent(process: str) -> int:

@@ -127,7 +127,7 @@ def taken(before: Moment | None, behind: Moment | None) -> Iterator[str]:
     """What took time from a measurement between two looks, a sentence's end for each."""
     if before is None or behind is None or behind.at_s - before.at_s < SHORTEST_S:
         return
-    span, cores = behind.at_s - before.at_s, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    span, cores = behind.at_s - before.at_s, os.cpu_count() or 1  # what the counters are of, wherever this is pinned
     others = (behind.busy_s - before.busy_s - (behind.ours_s - before.ours_s)) / span
     if others > max(LEAST_CORES, OTHERS * cores):
         yield f"other programs used {others:.1f} of {cores} cores beside it; end them"

@@ -6,6 +6,8 @@ that ended are kept, the one under way sends the requests it lacks.
 
 Three loads calibrate (`measure quick`): alone tells memory and host, many at once tells arithmetic and host work for
 each sequence, the middle what lies between; few and long answers would tell less than the same time at three loads.
+They are measured there and back (1, 6, 32, 32, 6, 1): a machine that grows slower or faster meanwhile moves all three
+alike, and no cause against another. Clients in step make time per token a matter of luck, so that rounds are many.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ from tonnage.measure.records import (
 )
 from tonnage.measure.scrape import engine_at, pages_of, state_of, watch
 from tonnage.measure.served import of_model, refuse_unserved, served_at
-from tonnage.measure.summary import measurement_of, point_of
+from tonnage.measure.summary import MIN_REQUESTS, measurement_of, point_of
 from tonnage.record import Record
 from tonnage.version import __version__
 
@@ -325,8 +327,8 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-_EACH: Final = 6
-"""Requests of each place that count, after one of warm-up. [requests]"""
+_EACH: Final = 12
+"""Requests of each place that count, after one of warm-up, each time that a load is measured. [requests]"""
 _LEAST_S: Final = 3.0
 """Shorter than this no load is steady. [s]"""
 
@@ -377,7 +379,12 @@ def quick_specs(
             model=model,
             prompt_tokens=prompt,
             output_tokens=answer,
-            load=Load(concurrency=places, requests=_EACH * places, warmup=places, duration_s=duration_s / len(loads)),
+            load=Load(
+                concurrency=places,
+                requests=max(_EACH * places, MIN_REQUESTS),
+                warmup=places,
+                duration_s=duration_s / len(loads),
+            ),
             busy=busy,
         )
         for places in loads
@@ -419,7 +426,7 @@ def planned(specs: tuple[Spec, ...], *, engine: str | None) -> Measurement:
 
 def measure_quick(specs: tuple[Spec, ...], folder: Path, *, key_env: str | None = None) -> Measurement:
     """
-    The loads one after another, each in a file of its own, as one measurement.
+    The loads there and back, each time in a file of its own, as one measurement.
 
     Raises
     ------
@@ -430,10 +437,11 @@ def measure_quick(specs: tuple[Spec, ...], folder: Path, *, key_env: str | None 
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     end_s = time.perf_counter() + sum(spec.load.duration_s for spec in specs)
     found = []
-    for place, spec in enumerate(specs):
+    order = (*specs, *reversed(specs))
+    for place, spec in enumerate(order, start=1):
         now_s = time.perf_counter()
-        until_s = now_s + (end_s - now_s) / (len(specs) - place)  # what one leaves is the next one's
-        output = folder / f"quick-{stamp}-{spec.load.concurrency}.jsonl"
+        until_s = now_s + (end_s - now_s) / (len(order) + 1 - place)  # what one leaves is the next one's
+        output = folder / f"quick-{stamp}-{place}-{spec.load.concurrency}.jsonl"
         found.append(measure_serve(spec, output, key_env=key_env, until_s=until_s))
         if not found[-1].points or not found[-1].points[-1].completed:
             raise BadRequest(

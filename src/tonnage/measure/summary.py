@@ -223,7 +223,8 @@ def _other_notes(log: Log) -> Iterable[str]:
         running = end.server.running if end is not None and end.server is not None else None
         if load.concurrency is not None and running is not None and running > load.concurrency + 0.5:
             wrong.append(f"the server ran {running:g} requests at once, and {load.concurrency} are of this run")
-        drift = drift_of([o for o in log.of_stage(stage) if not o.warmup and o.failure is None])
+        good = [o for o in log.of_stage(stage) if not o.warmup and o.failure is None]
+        drift = drift_of(good, places=load.concurrency)
         if drift is not None:
             change = f"{abs(drift - 1.0):.0%} {'slower' if drift > 1 else 'faster'}"
             wrong.append(f"answers at load {load.level:g} grew {change} towards its end: heat, a limit or other load")
@@ -236,16 +237,25 @@ SURE: Final = 3.3
 """Standard deviations of ranks from which on a drift is no chance: once in a thousand loads. [-]"""
 
 
-def drift_of(outcomes: Sequence[Outcome]) -> float | None:
+def drift_of(outcomes: Iterable[Outcome], *, places: int | None = None) -> float | None:
     """
     Times per token of the last third of a load over those of its first; None where they may be equal: by ranks
-    (Mann and Whitney), or in a dozen answers, of which all later ones must lie beyond all earlier ones.
+    (Mann and Whitney), or of few in each half, of which all later ones must lie beyond all earlier ones.
+
+    Of so many `places` of a closed loop one round is one time, from sending on: its answers share their steps, and
+    whose prompts come between whose tokens is luck.
     """
-    answered = sorted((o.first_s, o.last_s, o.output_tokens or 0) for o in outcomes if o.first_s and o.last_s)
-    each = [(last - first) / (tokens - 1) for first, last, tokens in answered if tokens > 1]
-    part = max(3, len(each) // 3)
+    rows = sorted((o.first_s, o.last_s, o.intended_s, o.output_tokens or 0) for o in outcomes if o.first_s and o.last_s)
+    each = [
+        (last - sent) / tokens if places else (last - first) / (tokens - 1)
+        for first, last, sent, tokens in rows
+        if tokens > 1
+    ]
+    if places:
+        each = [sum(each[k : k + places]) / places for k in range(0, len(each) + 1 - places, places)]
+    part = max(len(each) // 3, min(6, len(each) // 2))
     early, late = sorted(each[:part]), sorted(each[-part:])
-    if len(each) < 6 or early[0] <= 0.0:
+    if len(each) < 8 or early[0] <= 0.0:
         return None
     change = late[len(late) // 2] / early[len(early) // 2]
     above = sum((b > a) + 0.5 * (b == a) for a in early for b in late) - part * part / 2

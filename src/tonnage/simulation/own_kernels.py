@@ -138,7 +138,7 @@ def batching_of(
     )
 
 
-def prompt_product_s(op: Operator, accelerator: Accelerator, *, recent: bool) -> float | None:
+def prompt_product_s(op: Operator, accelerator: Accelerator, *, recent: bool = False) -> float | None:
     """
     One product of a prompt; none where it does not run in such kernels, or the part's lanes are not known. [s]
 
