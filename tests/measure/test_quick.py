@@ -10,6 +10,9 @@ import pytest
 from tests.asked import Refused, told
 from tests.command import told as answer_of
 from tests.measure.stub import Stub, serving
+from tonnage.domain.measurement import Load
+from tonnage.measure.records import Header, Log, Outcome, Segment, Spec, StageEnd, log_of
+from tonnage.measure.summary import drifts_between, undisturbed
 
 ASKED = ["--model", "m", "--as", "meta-llama/Llama-3.1-8B-Instruct", "--accelerator", "L4", "--engine", "vllm"]
 SHORT = ["--most", "3", "--isl", "60", "--osl", "4", "--time", "30 s"]
@@ -39,6 +42,36 @@ def test_it_calibrates_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     found = json.loads(done.output[done.output.index("{") :])
     assert found["calibration"]["points"] == 2 and found["after"] < found["before"]
     assert list((tmp_path / "home" / "tonnage" / "catalog").glob("calibration-l4*-vllm.toml"))
+
+
+def rounds(*paces: float, places: int) -> Log:
+    """A log of rounds of so many answers, whose prompts and tokens take `paces` times as long as undisturbed."""
+    load, outcomes, now = Load(concurrency=places, requests=places * len(paces)), [], 0.0
+    for number, pace in enumerate(paces):
+        for place in range(places):
+            # Whose prompt comes between whose tokens is luck: the time of a round is the same.
+            waits, first = (0.2, 0.1) if (number + place) % 2 else (0.1, 0.2)
+            times = {"intended_s": now, "sent_s": now, "first_s": now + first * pace}
+            end_s = now + (first + waits + 0.5) * pace
+            where = {"segment": 0, "stage": 0, "index": number * places + place}
+            outcomes.append(
+                Outcome(**where, **times, last_s=end_s, end_s=end_s, prompt_tokens=9, output_tokens=11)  # type: ignore[arg-type]
+            )
+        now += 0.8 * pace
+    spec = Spec(url="http://h/v1", kind="completions", model="m", load=load, prompt_tokens=9, output_tokens=11)
+    header, start = Header(spec=spec, version="1", date=""), Segment(segment=0, stage=0, load=load, words=9, date="")
+    return log_of(header, [start, *outcomes, StageEnd(stage=0, segment=0)])
+
+
+def test_what_disturbs_half_of_the_rounds_moves_no_number() -> None:
+    quiet = undisturbed([rounds(*[1.0] * 12, places=4)])
+    busy = undisturbed([rounds(*[1.0, 1.9] * 6, places=4), rounds(*[1.5, 1.0] * 6, places=4)])
+    for name in ("ttft_s", "tpot_s"):
+        assert getattr(busy, name).mean == pytest.approx(getattr(quiet, name).mean), name
+    assert busy.output_tokens_per_s == pytest.approx(quiet.output_tokens_per_s) == pytest.approx(4 * 11 / 0.8)
+    (slower,) = drifts_between([rounds(*[1.0] * 12, places=4), rounds(*[1.5] * 12, places=4)])
+    assert slower.startswith("Not to be used: answers at load 4 grew 50% slower towards its end")
+    assert not [*drifts_between([rounds(*[1.0, 1.9] * 6, places=4), rounds(*[1.5, 1.0] * 6, places=4)])]
 
 
 def common_words(texts: Iterable[str]) -> int:

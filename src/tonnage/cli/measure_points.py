@@ -73,7 +73,7 @@ def quick(url: str, **options: Any) -> None:
     """
     from tonnage.catalog import gather
     from tonnage.catalog.additions import save_calibration
-    from tonnage.measure.serve import measure_quick, planned, quick_specs, served_there
+    from tonnage.measure.quick import measure_quick, planned, quick_specs, served_there
     from tonnage.questions.calibrate.calibrate import calibrate as answer
     from tonnage.questions.calibrate.loads import refuse_other_model, refuse_unknown
     from tonnage.questions.calibrate.question import calibrate_request, stacks_of

@@ -223,11 +223,7 @@ def _other_notes(log: Log) -> Iterable[str]:
         running = end.server.running if end is not None and end.server is not None else None
         if load.concurrency is not None and running is not None and running > load.concurrency + 0.5:
             wrong.append(f"the server ran {running:g} requests at once, and {load.concurrency} are of this run")
-        good = [o for o in log.of_stage(stage) if not o.warmup and o.failure is None]
-        drift = drift_of(good, places=load.concurrency)
-        if drift is not None:
-            change = f"{abs(drift - 1.0):.0%} {'slower' if drift > 1 else 'faster'}"
-            wrong.append(f"answers at load {load.level:g} grew {change} towards its end: heat, a limit or other load")
+        wrong += _drifted(_paces(log.of_stage(stage), load), load)
     yield from marked(wrong, (what for end in ends for what in end.told), busy=spec.busy)
 
 
@@ -237,22 +233,11 @@ SURE: Final = 3.3
 """Standard deviations of ranks from which on a drift is no chance: once in a thousand loads. [-]"""
 
 
-def drift_of(outcomes: Iterable[Outcome], *, places: int | None = None) -> float | None:
+def drift_of(each: Sequence[float]) -> float | None:
     """
-    Times per token of the last third of a load over those of its first; None where they may be equal: by ranks
-    (Mann and Whitney), or of few in each half, of which all later ones must lie beyond all earlier ones.
-
-    Of so many `places` of a closed loop one round is one time, from sending on: its answers share their steps, and
-    whose prompts come between whose tokens is luck.
+    Times of the last third of a load over those of its first; None where they may be equal: by ranks (Mann and
+    Whitney), or of few in each half, of which all later ones must lie beyond all earlier ones.
     """
-    rows = sorted((o.first_s, o.last_s, o.intended_s, o.output_tokens or 0) for o in outcomes if o.first_s and o.last_s)
-    each = [
-        (last - sent) / tokens if places else (last - first) / (tokens - 1)
-        for first, last, sent, tokens in rows
-        if tokens > 1
-    ]
-    if places:
-        each = [sum(each[k : k + places]) / places for k in range(0, len(each) + 1 - places, places)]
     part = max(len(each) // 3, min(6, len(each) // 2))
     early, late = sorted(each[:part]), sorted(each[-part:])
     if len(each) < 8 or early[0] <= 0.0:
@@ -261,6 +246,59 @@ def drift_of(outcomes: Iterable[Outcome], *, places: int | None = None) -> float
     above = sum((b > a) + 0.5 * (b == a) for a in early for b in late) - part * part / 2
     needed = SURE * (part * part * (2 * part + 1) / 12.0) ** 0.5 if part > 6 else part * part / 2
     return change if abs(above) >= needed and not 1.0 / DRIFT < change < DRIFT else None
+
+
+def _drifted(each: Sequence[float], load: Load) -> Iterable[str]:
+    """That a load grew slower or faster by the times that it took, a sentence's end; nothing where it did not."""
+    if (drift := drift_of(each)) is not None:
+        change = f"{abs(drift - 1.0):.0%} {'slower' if drift > 1 else 'faster'}"
+        yield f"answers at load {load.level:g} grew {change} towards its end: heat, a limit or other load"
+
+
+def drifts_between(logs: Sequence[Log]) -> Iterable[str]:
+    """The same of one load that was measured several times, as notes."""
+    spec = logs[0].header.spec
+    each = [pace for log in logs for pace in _paces(log.outcomes, spec.load)]
+    return marked(_drifted(each, spec.load), (), busy=spec.busy)
+
+
+def _paces(outcomes: Iterable[Outcome], load: Load) -> list[float]:
+    """Times per token as answers came: of a closed loop's rounds from sending on, of others' answers without waits."""
+    if load.concurrency is not None:
+        return [_round_s(one) for one in _rounds(outcomes, load.concurrency)]
+    return [tpot_s(first_s=o.first_s, last_s=o.last_s, output_tokens=o.output_tokens) for (o,) in _rounds(outcomes, 1)]
+
+
+def _rounds(outcomes: Iterable[Outcome], places: int) -> list[Sequence[Outcome]]:
+    """Answers of so many clients, one of each at a time: they share steps, and whose prompts delay whose is luck."""
+    good = (o for o in outcomes if not o.warmup and o.failure is None)
+    whole = [o for o in good if o.first_s and o.last_s and (o.output_tokens or 0) > 1]
+    whole.sort(key=lambda o: o.first_s or 0.0)
+    return [whole[k : k + places] for k in range(0, len(whole) + 1 - places, places)]
+
+
+def _round_s(answers: Sequence[Outcome]) -> float:
+    """Mean time of a round's answers from sending on, of one token. [s]"""
+    return sum(((o.last_s or 0.0) - o.intended_s) / (o.output_tokens or 1) for o in answers) / len(answers)
+
+
+def undisturbed(logs: Sequence[Log]) -> Point:
+    """
+    One load of a closed loop that was measured several times: its times are those of the faster half of all its rounds.
+
+    What else goes on on a machine only adds to a round's time, which luck among its answers does not. Rates are clients
+    over the time of a request (Little).
+    """
+    points = [measurement_of(log).points[0] for log in logs]
+    whole, places = max(points, key=lambda point: point.failed), logs[0].header.spec.load.concurrency or 1
+    rounds = sorted((one for log in logs for one in _rounds(log.outcomes, places)), key=_round_s)
+    good = [o for one in rounds[: (len(rounds) + 1) // 2] for o in one]
+    if not good:
+        return whole
+    kept = with_latencies(whole, times_of((o.intended_s, o.first_s, o.last_s, o.output_tokens or 1) for o in good))
+    rate = places * len(good) / sum((o.last_s or 0.0) - o.intended_s for o in good)
+    tokens = rate * sum(o.output_tokens or 0 for o in good) / len(good)
+    return replace(kept, requests_per_s=rate, output_tokens_per_s=tokens)
 
 
 def _notes(log: Log, points: Sequence[Point]) -> Iterable[str]:
