@@ -93,7 +93,7 @@ def test_a_workstation_card_has_what_its_serving_engine_does_not_run_too() -> No
     by_model = {row.model: row for row in served}
     assert alone[0].model in by_model and not by_model[alone[0].model].moved_bytes
     scores = [row.quality or 0.0 for row in served]
-    assert scores == sorted(scores, reverse=True) and {row.engine for row in served} == {"vllm", "llama.cpp"}
+    assert scores == sorted(scores, reverse=True) and "llama.cpp" in {row.engine for row in served}
 
 
 def test_rent_is_that_of_companies_unless_strangers_are_asked_for() -> None:
