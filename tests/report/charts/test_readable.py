@@ -1,12 +1,16 @@
 """Charts on a narrow screen and a dark ground: intervals that leave the axis, names beside the axes, contrast."""
 
+import math
 import re
+from itertools import combinations
 from typing import Any
 
 import pytest
 from tests.command import told
 
 import tonnage
+from tonnage.report.charts.chart import COLOURS
+from tonnage.report.html import STYLE
 
 THEMES = ("light", "dark")
 
@@ -20,15 +24,64 @@ def drawn(plan: Any, name: str, theme: str = "light") -> Any:
     return next(chart for chart in tonnage.charts(plan) if chart.name == name).vega(theme)
 
 
-def brightness(colour: str) -> float:
+def linear(colour: str) -> list[float]:
     shares = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    red, green, blue = (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in shares)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    return [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in shares]
+
+
+def weigh(matrix: Any, values: list[float]) -> list[float]:
+    return [sum(weight * value for weight, value in zip(row, values, strict=True)) for row in matrix]
+
+
+def brightness(colour: str) -> float:
+    return weigh([(0.2126, 0.7152, 0.0722)], linear(colour))[0]
 
 
 def contrast(one: str, other: str) -> float:
     light, dark = sorted((brightness(one), brightness(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
+
+
+def card(theme: str, style: str) -> str:
+    """The ground of a theme's charts."""
+    found = re.search(r"--card:light-dark\((#\w+),(#\w+)\)", style)
+    assert found is not None
+    return {"#fff": "#ffffff"}.get(found[1 + THEMES.index(theme)], found[1 + THEMES.index(theme)])
+
+
+SIGHT = {
+    "trichromat": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "protanope": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deuteranope": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.01182, 0.04294, 0.968881)),
+    "tritanope": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
+}
+"""Linear sRGB as each sees it (Machado, Oliveira and Fernandes 2009, severity 1)."""
+CONES = (
+    (0.4122214708, 0.5363325363, 0.0514459929), (0.2119034982, 0.6806995451, 0.1073969566),
+    (0.0883024619, 0.2817188376, 0.6299787005),
+)  # fmt: skip
+OKLAB = (
+    (0.2104542553, 0.7936177850, -0.0040720468), (1.9779984951, -2.4285922050, 0.4505937099),
+    (0.0259040371, 0.7827717662, -0.8086757660),
+)  # fmt: skip
+
+
+def seen_by(colour: str, sight: Any) -> list[float]:
+    """Oklab coordinates (Ottosson 2020) of a colour as somebody sees it, in percent."""
+    seen = [min(1.0, max(0.0, share)) for share in weigh(sight, linear(colour))]
+    return [100 * value for value in weigh(OKLAB, [math.cbrt(cone) for cone in weigh(CONES, seen)])]
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_every_colour_stands_out_on_its_ground(theme: str) -> None:
+    assert min(contrast(colour, card(theme, STYLE)) for colour in COLOURS) >= 3.0
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+def test_colours_are_told_apart_with_any_sight(sight: str) -> None:
+    seen = [seen_by(colour, SIGHT[sight]) for colour in COLOURS]
+    for first, least in ((2, 25.0), (4, 12.0), (8, 8.0)):  # the fewer a chart has, the farther apart they are
+        assert min(math.dist(one, other) for one, other in combinations(seen[:first], 2)) >= least
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +105,8 @@ def test_limits_and_intervals_stand_out_on_their_ground(plan: Any, theme: str, t
     spec, page = drawn(plan, "frontier", theme), tmp_path / "plan.html"
     asked = ("meta-llama/Llama-3.1-8B-Instruct", "--rate", "1/s", "--traffic", "chat", "-a", "L40S", "--quick")
     assert told("plan", "serve", *asked, "--plot", str(page)).exit_code == 0
-    ground = re.search(r"--card:light-dark\((#\w+),(#\w+)\)", page.read_text("utf-8"))
-    assert ground is not None
-    card = {"#fff": "#ffffff"}.get(ground[1 + THEMES.index(theme)], ground[1 + THEMES.index(theme)])
-    style = spec["config"]["style"]
-    assert contrast(style["interval"]["color"], card) >= 3.0 and contrast(style["limit"]["color"], card) >= 4.5
+    ground, style = card(theme, page.read_text("utf-8")), spec["config"]["style"]
+    assert contrast(style["interval"]["color"], ground) >= 3.0 and contrast(style["limit"]["color"], ground) >= 4.5
     marked = [one["mark"] for one in layers(spec) if isinstance(one.get("mark"), dict) and "style" in one["mark"]]
     lines = [mark for mark in marked if mark["type"] in ("rule", "text", "point")]
     assert len(lines) >= 4 and all(mark.get("opacity", 1) == 1 and "color" not in mark for mark in lines)

@@ -21,8 +21,8 @@ from tonnage.units import show
 
 SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 WIDTH: Final = 560
-COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c00", "#7f7f7f")
-"""Okabe and Ito's palette, told apart by people with any kind of colour vision; dark enough on both grounds."""
+COLOURS: Final = ("#0066dd", "#dd7700", "#aa8899", "#995566", "#1199ee", "#dd0022", "#cc11aa", "#227711")
+"""Told apart by people with any kind of colour vision, and with 3 : 1 at least on both grounds."""
 FONTS: Final = "Verdana, DejaVu Sans, sans-serif"
 """Of one width, and one of them nearly everywhere: what was measured for the drawing is what a screen shows."""
 INK: Final = {"light": "#1c2430", "dark": "#e6e9ee"}
