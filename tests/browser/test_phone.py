@@ -1,4 +1,4 @@
-"""On a phone nothing lies off the side, lists begin on the first screen, and what opens is seen."""
+"""On a phone and a tablet nothing lies off the side, lists begin on the first screen, and what opens is seen."""
 
 from typing import Any
 
@@ -12,11 +12,16 @@ ANSWERS = [
     "/fit?model=8B&accelerator=RTX+4090&context=8k",
     "/cost/rent-or-buy?machine=H100&utilisation=60+%25&country=DE",
     "/plan/rl?model=8B&steps=50&prompts_per_step=16&responses_per_prompt=8&response_tokens=1000&accelerator=H100&count=8",
+    "/local?accelerator=RTX+4090&memory=64+GB&context=8k&every_format=true",
+    "/plan/batch?model=8B&items=5M&deadline=8+h&prompt_tokens=400&output_tokens=60&accelerator=L40S,H100",
+    "/accelerators",
+    "/models?kind=llm",
+    "/prices",
     "/accuracy",
     "/",
 ]
-SIDEWAYS = """[...document.querySelectorAll('.scroll')]
-    .filter((box) => box.offsetParent && box.scrollWidth > box.clientWidth + 1 && !box.querySelector('.list, .matrix'))
+SIDEWAYS = """[...document.querySelectorAll('.scroll, .tablist, .top nav')]
+    .filter((box) => box.offsetParent && box.scrollWidth > box.clientWidth + 1)
     .map((box) => box.getAttribute('aria-label'))"""
 
 
@@ -54,12 +59,24 @@ def test_change_or_add_opens_where_it_is_seen_and_answers(visit: Any, dark: bool
     assert "precision=bf16" in page.url and not page.is_visible(".chip.add .pop")
 
 
+@pytest.mark.parametrize("width", [390, 768])
 @pytest.mark.parametrize("path", ANSWERS)
-def test_nothing_lies_off_the_side(visit: Any, path: str) -> None:
-    page = visit(path, width=390)
-    page.wait_for_selector("main", timeout=ANSWER_MS)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert page.evaluate(SIDEWAYS) == []
+def test_nothing_lies_off_the_side(visit: Any, path: str, width: int) -> None:
+    page = visit(path, width=width)
+    page.wait_for_selector("main:not([data-waits])", timeout=ANSWER_MS)
+    for tab in [None, *page.query_selector_all("[role=tab]")]:
+        if tab is not None:
+            tab.click()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(SIDEWAYS) == []
+
+
+def test_every_question_is_reached_from_the_top_of_a_phone(visit: Any) -> None:
+    page = visit("/", width=390)
+    page.click(".asks .menu summary")
+    for link in page.query_selector_all(".asks a"):
+        box = link.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 390 and box["y"] + box["height"] <= 900
 
 
 def test_a_phone_gets_a_picture_of_its_own_width(visit: Any) -> None:

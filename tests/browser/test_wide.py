@@ -6,11 +6,14 @@ import pytest
 from tests.browser.test_journeys import answered
 
 
+BATCH = "/plan/batch?model=8B&items=50M&deadline=8+h&prompt_tokens=400&output_tokens=60"
+
+
 @pytest.mark.parametrize("width", [1024, 1280, 1366, 1440])
-@pytest.mark.parametrize("path", ["/accelerators", "/models", "/prices"])
+@pytest.mark.parametrize("path", ["/accelerators", "/models", "/prices", BATCH])
 def test_no_column_of_a_list_is_cut(visit: Any, path: str, width: int) -> None:
     page = visit(path, width=width)
-    held = page.query_selector(".listed .scroll")
+    held = page.query_selector(":is(.listed, #options) .scroll")
     room, needed = held.evaluate("one => [one.clientWidth, one.scrollWidth]")
     assert needed <= room
 

@@ -215,7 +215,7 @@ def table(given: Table, *, caption: str) -> str:
         + "</tr>"
         for line in lines
     )
-    named = f"<table{' class=many' if many else ''}><caption hidden>{escape(caption)}</caption>"
+    named = f"<table{' class=cards' if many else ''}><caption hidden>{escape(caption)}</caption>"
     return (
         f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(caption)}">{named}'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"

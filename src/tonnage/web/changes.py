@@ -112,7 +112,7 @@ def _suggestion(point: BreakEven, *, path: str, given: Mapping[str, str], known:
     ends = [show(end, point.unit, digits=2) for end in (point.low, point.high) if end is not None]
     note = f"90 % interval {' to '.join(ends)}" if len(set(ends)) == 2 else ""
     if point.ties:
-        note = "; ".join(filter(None, ("not told apart within error as it is", note)))
+        note = "; ".join(filter(None, ("the two options differ by less than the error already", note)))
     field = FIELDS.get(name, "")
     apply = {**given, field: _past(point, word)} if field in known and field in given else None
     return Suggestion(text=text, note=note, href=_address(path, apply))

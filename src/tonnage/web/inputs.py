@@ -102,6 +102,8 @@ def _said(text: str, *, last: str, unit: str, entries: list[dict[str, Any]] | No
         return f"{len(entries)}: {', '.join(filter(None, named))}"
     if last == "model":
         return _model_said(text)
+    if text in ("true", "false"):
+        return "yes" if text == "true" else "no"
     return f"{text}{'' if unit[:1] in '/%' else ' '}{unit}" if unit and text and "," not in text else text
 
 

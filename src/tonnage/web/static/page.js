@@ -60,7 +60,7 @@ document.addEventListener("change", (event) => {
   const chip = event.target.closest("#question .chip:not(.add)");
   if (!chip || event.target.type === "file" || event.target.closest(".entries")) return;
   chip.classList.add("changed");
-  $("summary b", chip).textContent = event.target.value || "not set";
+  $("summary b", chip).textContent = (event.target.selectedOptions?.[0].text ?? event.target.value) || "not set";
   recalculate(address(event.target.form));
 });
 window.addEventListener("popstate", () => { if ($("#question")) recalculate(location.pathname + location.search, { push: false }); });
