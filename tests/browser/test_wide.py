@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from tests.browser.test_journeys import answered
 
-
 BATCH = "/plan/batch?model=8B&items=50M&deadline=8+h&prompt_tokens=400&output_tokens=60"
 
 

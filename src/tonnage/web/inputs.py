@@ -15,7 +15,9 @@ from tonnage.questions.question import LENGTHS
 from tonnage.web.measured import CHOICE
 from tonnage.web.questions import OWN_LENGTHS, Question
 
-UNITS: Final = {"USD": "$", "tokens": "tokens", "fraction": "%", "USD/year": "$/year", "years": "years"}
+UNITS: Final = {
+    "USD": "$", "tokens": "tokens", "tokens/s": "tokens/s", "fraction": "%", "USD/year": "$/year", "years": "years",
+}  # fmt: skip
 """Dimension -> what stands beside its input where its plain numbers have no unit of their own."""
 ROWS: Final = {
     "workloads": ("name", "kind", "model", "traffic", "rate", "ttft", "tpot", "items", "window"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,13 @@ def test_the_plan_is_kept_shown_and_drawn(apart: Any, tmp_path: Path) -> None:
     assert opened.exit_code == 0 and "One step" in opened.stdout
     assert "Another split" in apart._repr_html_()
     assert tonnage.charts(apart)[0].name == "phases"
+
+
+def test_a_step_on_policy_is_drawn_as_one_phase_after_the_other(shared: Any) -> None:
+    spans = [row for row in tonnage.charts(shared)[0].body["data"]["values"] if row["where"].startswith("1:")]
+    assert [row["phase"] for row in spans] == ["rollout", "training", "weights"] and spans[0]["begins"] == 0.0
+    assert all(before["ends"] == after["begins"] for before, after in pairwise(spans))
+    assert spans[-1]["ends"] == pytest.approx(shared.options[0].step.value)
 
 
 def test_the_first_split_is_within_a_factor_of_two_of_the_published_one() -> None:

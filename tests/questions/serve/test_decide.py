@@ -130,3 +130,9 @@ def test_longer_requests_change_the_answer_where_planning_again_says_so() -> Non
     # Past the change the first option may lead again, with one replica more.
     assert {leader(at_lengths(share * beyond)) for beyond in (1.02, 1.1)} - {leader(now)}
     assert part(at_lengths(math.sqrt(share))) == part(now), "half-way there"
+
+
+def test_what_is_as_sure_as_asked_leads_though_its_checkpoint_has_to_be_made() -> None:
+    asked = {"traffic": "rag", "rate": "20/s", "ttft": "300 ms", "confidence": 0.6, "accelerator": "B200,H200"}
+    sure = [option.sure for option in plan(model="mistralai/Mixtral-8x7B-v0.1", quick=True, **asked).options]
+    assert sure == sorted(sure, reverse=True) and len(set(sure)) == 2

@@ -4,6 +4,7 @@ A plan of reinforcement learning as a document: what to rent, who generates and 
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any, Final
 
 from tonnage.catalog import accelerators_text, model_name, product
@@ -198,39 +199,46 @@ def rl_charts(plan: RlPlan, rank: int = 1) -> tuple[Chart | None, ...]:
 
 
 def _phases(plan: RlPlan) -> Chart:
-    """Seconds of a step by phase: of the splits where accelerators generate or train alone, else of the options."""
+    """
+    A step on a timeline: of the splits where accelerators generate or train alone, both from its start, else of the
+    options, one phase after the other.
+    """
     rows: list[tuple[Any, ...]] = []
     if plan.splits:
         what = "accelerators that generate + that train"
         for split in plan.splits:
             label = f"{split.rollout} + {split.training}"
-            rows += [(label, "rollout", split.rollout_s), (label, "training", split.training_s)]
+            rows += [(label, "rollout", 0.0, split.rollout_s), (label, "training", 0.0, split.training_s)]
     else:
         what = "option"
         for rank, option in enumerate(plan.options[:MOST_OPTIONS], 1):
             label = f"{rank}: {accelerators_text(option)}"
-            rows += [(label, phase.name, phase.value) for phase in option.phases]
-    columns = ("where", "phase", "seconds")
+            ends = list(accumulate(phase.value for phase in option.phases))
+            began = (0.0, *ends[:-1])
+            rows += [(label, one.name, *span) for one, *span in zip(option.phases, began, ends, strict=True)]
+    columns = ("where", "phase", "begins", "ends")
     body = layer_charts(
         records(columns, rows),
         {
-            "mark": {"type": "bar"},
+            "mark": {"type": "bar", "tooltip": {"content": "data"}},
             "encoding": {
                 "y": names("where", what),
-                "x": axis("seconds", "time of a step (s), less is better"),
+                "x": axis("begins", "seconds since the step began (a shorter step is better)"),
+                "x2": {"field": "ends"},
                 "color": {"field": "phase", "type": "nominal", "title": "phase"},
                 "yOffset": {"field": "phase"},
             },
         },
     )
-    longest = max(rows, key=lambda row: row[2])
+    longest = max(rows, key=lambda row: row[3] - row[2])
     return Chart(
         "phases",
         "Rollout against training time",
-        f"Time of a step by phase; the longest is {longest[1]} of {longest[0]} with {show(longest[2], 's')}.",
+        f"When each phase of a step begins and ends; the longest is {longest[1]} of {longest[0]} with "
+        f"{show(longest[3] - longest[2], 's')}.",
         body=body,
-        columns=(what, "phase", "time"),
-        rows=tuple((where, phase, show(seconds, "s")) for where, phase, seconds in rows),
+        columns=(what, "phase", "begins", "ends"),
+        rows=tuple((where, phase, show(begins, "s"), show(ends, "s")) for where, phase, begins, ends in rows),
     )
 
 

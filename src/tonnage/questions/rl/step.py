@@ -29,7 +29,7 @@ from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.matrices import layer_matrices
 from tonnage.physics.memory import weight_bytes
 from tonnage.questions.rl.sides import Generation, Training, generation, together, training
-from tonnage.units import show
+from tonnage.units import plural, show
 
 GENERATION: Final = "rollout"
 TRAINING: Final = "training"
@@ -179,7 +179,7 @@ def _training_node(trained: Training) -> Quantity:
         _leaf(f"log-probabilities or values: {name}", over * steps * trained.forward.value, "one forward pass")
         for name in trained.passes
     )
-    update = _leaf("policy", over * steps * trained.step.value, f"{steps} optimizer steps")
+    update = _leaf("policy", over * steps * trained.step.value, plural(steps, "optimizer step"))
     critic = _leaf("critic", over * trained.critics * steps * trained.step.value, "trained like the policy")
     return Quantity.total(TRAINING, (*passes, update, critic))
 

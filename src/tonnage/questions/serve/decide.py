@@ -393,7 +393,7 @@ def ranked_of(
     kept, dear = _without_too_dear(in_order, times=FOLDED)
     if not kept:
         return (), dear
-    made = [one for one in kept if not lacks(one.configuration)] or kept
+    made = [one for one in kept if one.sure is kept[0].sure and not lacks(one.configuration)] or kept
     first = made[0] if by_cost else recommended(made)
     passed = not lacks(first.configuration) and any(one.sure and lacks(one.configuration) for one in kept)
     told = with_verdicts(
