@@ -35,6 +35,14 @@ def test_the_step_that_is_asked_for_is_written_as_it_was() -> None:
     assert not sliders(tonnage.fit("8B", accelerator="H100"), {})
 
 
+def test_the_load_of_users_is_moved_in_users() -> None:
+    given = {**{name: text for name, text in GIVEN.items() if name != "rate"}, "users": "200"}
+    first = sliders(plan(given, True), given)[0]
+    assert (first.name, first.steps[first.at], first.steps[-1]) == ("users", "200", "800")
+    told = step_of({**given, "users": first.steps[-1], "quick": "true"}, additions=catalog.NOTHING)
+    assert told.replicas == plan({**given, "users": "800"}, True).options[0].replicas
+
+
 def test_a_step_that_nothing_meets_says_so() -> None:
     told = step_of({**GIVEN, "tpot": "1 ms", "quick": "true"}, additions=catalog.NOTHING)
     assert told.usd_per_hour is None and "nothing meets" in told.text

@@ -28,7 +28,7 @@ ROWS: Final = {
 PLAIN_GROUPS: Final = ("slo", "traffic", "layout")
 """Groups whose fields say by themselves what they are."""
 ACRONYMS: Final = {
-    **{one.title.lower(): one.title for one in OBJECTIVES}, "eu": "EU only", "tp": "TP", "pp": "PP", "dp": "DP",
+    **{one.title.lower(): one.title for one in OBJECTIVES}, "eu": "EU", "tp": "TP", "pp": "PP", "dp": "DP",
     "ep": "EP", "cp": "CP", "kv": "KV cache", "ecc": "ECC", "mig": "MIG", "nvlink": "NVLink", "nvme": "NVMe",
     "lora": "LoRA", "gpu": "GPU", "cpu": "CPU", "slo": "SLO", "fps": "FPS", "moe": "MoE", "rl": "RL",
     "usd": "USD", "pue": "PUE",
@@ -153,7 +153,7 @@ def _label(name: str) -> str:
     >>> _label("kv_host_link"), _label("ttft"), _label("peak_to_mean")
     ('KV cache host link', 'TTFT', 'Peak to mean')
     """
-    words = " ".join(ACRONYMS.get(word, word) for word in name.split("_"))
+    words = " ".join(ACRONYMS.get(word, word) for word in {"eu": "eu_only"}.get(name, name).split("_"))
     return words[:1].upper() + words[1:]
 
 

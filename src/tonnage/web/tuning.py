@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import date
@@ -50,8 +51,12 @@ def sliders(answer: Any, given: Mapping[str, str]) -> tuple[Slider, ...]:
     """The sliders of a plan to serve requests that arrive at a rate; none of another answer."""
     if not isinstance(answer, ServePlan) or not answer.options or answer.request.rate_per_s is None:
         return ()
-    slo, rate = answer.request.slo, answer.request.rate_per_s
-    found = [_scaled("rate", "Requests", given, LOADS, value=rate, write=lambda value: f"{float(f'{value:.3g}'):g}/s")]
+    slo, rate, users = answer.request.slo, answer.request.rate_per_s, answer.request.users
+    found = [
+        _scaled("users", "Users", given, LOADS, value=users, write=lambda value: f"{math.ceil(float(f'{value:.2g}'))}")
+        if users is not None
+        else _scaled("rate", "Requests", given, LOADS, value=rate, write=lambda value: f"{float(f'{value:.3g}'):g}/s")
+    ]
     for name, label, limit in (("ttft", "Time to first token", slo.ttft_s), ("tpot", "Time per token", slo.tpot_s)):
         if limit is not None and name in given:
             found.append(_scaled(name, label, given, LIMITS, value=limit, write=lambda value: show(value, "s")))
