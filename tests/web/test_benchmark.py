@@ -10,6 +10,7 @@ ASKED = {
     "plan/infer": {"model": "ultralytics/yolov8m", "streams": "20", "fps": "25"},
     "cost/rent-or-buy": {"machine": "H100", "utilisation": "60 %"},
     "fit": FIT,
+    "plan/serve": {"model": "8B", "rate": "1/s", "traffic": "chat", "accelerator": "L40S"},
 }
 
 
