@@ -77,7 +77,7 @@ def _scores(found: Sequence[_Choice], benchmark: str) -> Chart | None:
         {
             "transform": [{"filter": {"field": "below", "equal": below}}],
             "mark": {"type": "text", "dy": away},
-            "encoding": {**at, "text": {"field": "label"}},
+            "encoding": {"x": at["x"], "y": at["y"], "text": {"field": "label"}},
         }
         for below, away in ((False, -9), (True, 16))
         if any(value[-1] is below for value in values)  # an axis over no values has no extent
