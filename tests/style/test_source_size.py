@@ -106,8 +106,8 @@ MOST = {
     # a configuration once (8B with rag: two thirds of the CPU); sessions are drawn evenly over their work.
     # 510 of them: measure quick there and back, its undisturbed rounds, drifts by rounds of clients (three runs agree
     # within 5 %, false alarms are gone); prompts of llama.cpp since August 2025 by their tiles (-32 to -6 %).
-    # 120 of them, 70 of the spine: a step of RL is drawn as a timeline, the load of users is moved in users (each step of
-    # that slider was refused), options as sure as asked lead whether somebody made their checkpoint or not.
+    # 120 of them, 70 of the spine: a step of RL is drawn as a timeline, the load of users is moved in users (each step
+    # of that slider was refused), options as sure as asked lead whether somebody made their checkpoint or not.
     "all": 536_928,
     "spine": 255_278,
 }
