@@ -190,3 +190,14 @@ def test_scripts_are_shell(case: str, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text(written(target, **changes))
     assert subprocess.run(["bash", "-n", str(script)], check=False, capture_output=True).returncode == 0
+
+
+def test_a_worker_that_its_platform_starts_is_given_the_engine_alone() -> None:
+    made = plan(provider="runpod-serverless", tp=1)
+    made["options"][0]["bill"]["kind"] = "serverless worker"
+    for target in ("kubernetes", "compose", "skypilot", "dstack", "slurm", "terraform"):
+        with pytest.raises(Refused, match="needs machines, and runpod-serverless rents workers, .* files for vllm"):
+            exported(made, target)
+    started = exported(made, "vllm")["serve.sh"]
+    assert "give them vllm/vllm-openai:v" in started and "measure accept" not in started
+    assert exported(made, "prometheus")

@@ -230,11 +230,11 @@ JUDGED: Final = 3
 
 def acceptance(option: ServeOption | BatchOption) -> tuple[str, ...]:
     """
-    What tries a rented machine before the first load test, and what that needs; empty for parts it cannot try.
+    What tries a rented machine before the first load test, and what that needs; empty for what it cannot try.
     """
     name, count = option.configuration.accelerator, max(1, int(option.bill.accelerators_per_instance))
     host = name.startswith("cpu-")
-    if not host and not names(name).vendor:
+    if _is_worker(option.bill) or not (host or names(name).vendor):
         return ()
     how = f"{name} --count {count}{' --device cpu' if host else ''} --out accepted.json"
     lines = [f"Once a machine is up, and before the first load test, on each: tonnage measure accept {how}"]
@@ -244,6 +244,11 @@ def acceptance(option: ServeOption | BatchOption) -> tuple[str, ...]:
             "of a good machine of this kind; without one, try two machines and hold each against the other."
         )
     return tuple(lines)
+
+
+def _is_worker(bill: Bill) -> bool:
+    """Whether a platform starts and stops what is rented: nobody holds a machine there."""
+    return bill.kind == "serverless worker"
 
 
 def _max_model_len(option: ServeOption | BatchOption) -> int | None:
@@ -283,9 +288,14 @@ def check_deployment(deployment: Deployment, target: Target) -> None:
     Raises
     ------
     BadRequest
-        It was planned for another engine, whose settings and speed are others, or spans more machines.
+        It was planned for another engine, whose settings and speed are others, spans more machines, or rents none.
     """
     planned = deployment.engine.name
+    if _is_worker(deployment.option.bill) and not target.anywhere:
+        raise BadRequest(
+            f"{target.title} needs machines, and {deployment.provider} rents workers, which it starts and stops itself: "
+            f"give them the image and the command of the files for {planned}, or plan with another --provider"
+        )
     if target.engines and planned not in target.engines:
         raise BadRequest(
             f"{target.title} starts {' or '.join(target.engines)}, and the option was planned for {planned}; "
@@ -392,6 +402,8 @@ def script(deployment: Deployment, target: Target) -> str:
     made = server(deployment)
     unit = "unit" if deployment.prefill_workers else "replica"
     lines = [*made.notes, f"This starts one {unit}; the plan has {deployment.groups}."]
+    if _is_worker(deployment.option.bill):
+        lines.append(f"{deployment.provider} starts workers itself: give them {made.image} and the command below.")
     lines.append("Tokens are read from the environment: export HF_TOKEN before starting a gated model.")
     text = target.script(lines, "\n", version=made.version)
     if deployment.members == 1:

@@ -42,6 +42,8 @@ class Target(Record, kw_only=True):
     """Serving engines that its files start; empty = every one that has files of its own."""
     one_node: bool = False
     """Its files start a replica on one machine."""
+    anywhere: bool = False
+    """Its files need no machine that one holds: a container of somebody else's platform starts them, or they watch."""
     most: Mapping[str, int] = {}
     """Parallel degree of a training run -> the most that its files can say."""
     text_only: bool = False

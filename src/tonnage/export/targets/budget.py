@@ -17,6 +17,7 @@ TARGET = Target(
     version="JSON configuration syntax of 1.x",
     files=("budget.tf.json",),
     start="terraform apply -var alert_email=you@example.com",
+    anywhere=True,
 )
 """Source: website/docs/r of hashicorp/terraform-provider-aws, -google and -azurerm: budgets, read 2026-11-23."""
 MONTH_H: Final = 730.0

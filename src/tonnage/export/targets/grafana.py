@@ -18,6 +18,7 @@ TARGET = Target(
     version="10.1 and later",
     files=("dashboard.json",),
     start="import dashboard.json (Dashboards, New, Import), or put it into a provisioned folder",
+    anywhere=True,
 )
 """Source: grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model, read 2026-11-23."""
 SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}

@@ -34,6 +34,7 @@ TARGET = Target(
             "gguf-q5_0": "q5_0",
         },
     },
+    anywhere=True,
 )
 """Source: tools/server/README.md @00dc8057 and build 11549, which tests/export/test_engine_runs.py starts."""
 

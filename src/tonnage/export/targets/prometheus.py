@@ -20,6 +20,7 @@ TARGET = Target(
     version="2.42 and later",
     files=("tonnage.rules.yaml",),
     start="promtool check rules tonnage.rules.yaml; name it under rule_files of prometheus.yml",
+    anywhere=True,
 )
 """Source: prometheus.io/docs/prometheus/latest/configuration/alerting_rules, read 2026-11-23."""
 IDLE: Final = 0.5

@@ -27,6 +27,7 @@ TARGET = Target(
     words={
         "KV cache": {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8_e4m3"},
     },
+    anywhere=True,
 )
 """Source: sglang.srt.server_args.ServerArgs, 0.5.23."""
 

@@ -33,6 +33,7 @@ TARGET = Target(
     words={
         "KV cache": {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8", "nvfp4": "nvfp4"},
     },
+    anywhere=True,
 )
 """Source: tensorrt_llm/commands/serve.py, tensorrt_llm/llmapi/llm_args.py, @00209af."""
 

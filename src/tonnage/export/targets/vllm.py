@@ -33,6 +33,7 @@ TARGET = Target(
     words={
         "KV cache": {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8"},
     },
+    anywhere=True,
 )
 """Source: vllm.engine.arg_utils.EngineArgs, vllm.entrypoints.launchers.cli_args, 0.32.0."""
 
