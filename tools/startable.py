@@ -87,15 +87,18 @@ def _first_lacks(plan: Any) -> tuple[str, export.Offered | None]:
     return (f"{missing}: { {**found.lacking, **found.refused}[missing[0]] }" if missing else ""), found
 
 
+def example_plans(*, again: bool) -> Iterator[tuple[str, Any]]:
+    """Every example whose plan has targets, and the plan."""
+    for path in sorted((ROOT / "examples").glob("*.yaml")):
+        if yaml.safe_load(path.read_text(encoding="utf-8")).get("plan") in STARTED:
+            yield path.stem, planned(path.stem, str(path), again=again)
+
+
 def examples(*, again: bool) -> Iterator[tuple[str, int, export.Offered]]:
     """Example, rank and where it can be started."""
-    for path in sorted((ROOT / "examples").glob("*.yaml")):
-        asked = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if asked.get("plan") not in STARTED:
-            continue
-        plan = planned(path.stem, str(path), again=again)
+    for name, plan in example_plans(again=again):
         for rank in range(1, min(FIRST, len(plan.options)) + 1):
-            yield path.stem, rank, export.offered(*launchable_option(plan, rank=rank))
+            yield name, rank, export.offered(*launchable_option(plan, rank=rank))
 
 
 def main(again: bool) -> int:

@@ -83,6 +83,7 @@ def test_verl_splits_machines_one_step_off_policy(apart: Any) -> None:
     text = files(apart, "verl")
     found = overrides(text)
     assert "one_step_off_policy.main_ppo" in text
+    assert found["hydra.searchpath"] == "[pkg://verl.trainer.config]", "else it starts in a checkout alone"
     assert int(found["rollout.nnodes"]) + int(found["trainer.nnodes"]) == 2
 
 

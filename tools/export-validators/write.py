@@ -1,9 +1,18 @@
-"""Write the kept exported files of every case into a folder: what the validators read."""
+"""
+Write exported files into a folder: what the validators read.
+
+Those of every case that the golden tests keep, of the first option of every example's plan, and of plans that are drawn
+from the models people serve, loads, parts and engines (a draw that nothing fits gives way to the next one). Drawn plans
+are kept with those of `make startable`; `--again` plans anew.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
+import random
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +21,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import yaml
 from tests.export.plans import CASES, SIXTEEN, TRAIN_CASES, exported, plan, train_plan
 from tests.export.test_batch import planned
+from tools import startable
 
+from tonnage import export
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.export.job import job
 from tonnage.questions.ask import plan_of_text
@@ -71,10 +82,19 @@ NODES: Final = {
     for term in ("on-demand", "spot")
 }
 """Node groups and budgets of each provider."""
+SEED: Final = 39
+COUNT: Final = {"serve": 30, "finetune": 8, "train": 2}
+"""Plans that are drawn, by their kind."""
+ENGINES: Final = ("vllm", "sglang", "trtllm", "llamacpp")
+PARTS: Final = (
+    "T4", "A10G", "A100 80GB", "L4", "L40S", "H100", "H100 NVL", "H200", "GH200", "B200", "B300", "RTX PRO 6000", "RTX 4090",
+    "RTX 5090", "MI300X",
+)  # fmt: skip
+"""That are rented by the hour."""
 
 
-def main(folder: Path) -> None:
-    """One folder per case."""
+def main(folder: Path, *, again: bool) -> None:
+    """One folder per case, and per target of every plan."""
     training = {**TRAIN_CASES, **ORCHESTRATED}
     cases = [(plan, case) for case in {**CASES, **NODES}.items()] + [(train_plan, case) for case in training.items()]
     cases += [(_small_plan, case) for case in STARTED.items()]
@@ -82,21 +102,49 @@ def main(folder: Path) -> None:
     for make, (case, (target, changes)) in cases:
         made = make(**changes)
         for name, text in exported(made, target).items():
-            path = folder / case / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            if "kind: LeaderWorkerSet" in text:
-                _apart(path, text)
-            if "kind: JobSet" in text:
-                _job_apart(path, text)
-        expected = (
-            _expected(made) if made["kind"] != "serve" else {**SERVED_SHAPE, "seq_len": 64, "rotary_base": ROTARY_BASE}
-        )
-        (folder / case / "expected.json").write_text(json.dumps(expected), encoding="utf-8")
+            _put(folder / case / name, text)
+        expected = {**SERVED_SHAPE, "seq_len": 64, "rotary_base": ROTARY_BASE}
+        if made["kind"] != "serve":
+            expected = _expected(*launchable_option(plan_of_text(json.dumps(made), "the case")))
+        _put(folder / case / "expected.json", json.dumps(expected))
+    count = 0
+    for count, (name, found) in enumerate(itertools.chain(startable.example_plans(again=again), drawn(again=again)), 1):
+        launched, option = launchable_option(found)
+        for target in (ready := export.offered(launched, option).ready):
+            for file, text in export.export(launched, option, to=target).items():
+                _put(folder / f"{target}-{name}" / file, text)
+            if isinstance(launched, TrainPlan):
+                _put(folder / f"{target}-{name}" / "expected.json", json.dumps(_expected(launched, option)))
+        print(f"{name}: {option.configuration.label()}: {', '.join(ready)}", flush=True)
+    print(f"{count} plans")
     _requests(folder / "requests")
     for name, text in exported(planned(), "ray-data").items():
         (folder / "run-ray-data").mkdir(exist_ok=True)
         (folder / "run-ray-data" / name).write_text(text, encoding="utf-8")
+
+
+def drawn(*, again: bool) -> Iterator[tuple[str, Any]]:
+    """Plans that have an option, the same whenever they are drawn from the same lists, with a name each."""
+    chance = random.Random(SEED)
+    for kind, count in COUNT.items():
+        found = 0
+        while found < count:
+            model, part, rank = chance.choice(startable.MODELS), chance.choice(PARTS), chance.randrange(1 << 16)
+            words = ["--accelerator", part]
+            if kind == "serve":
+                load, engine = chance.choice(list(startable.LOADS)), chance.choice(ENGINES)
+                asked = startable.LOADS[load]
+                words += [word for name, value in asked.items() for word in (f"--{name}", value)]
+                words += ["--engine", engine, "--quick"]
+            elif kind == "finetune":
+                words += ["--method", chance.choice(("lora", "qlora", "full")), "--tokens", "20M"]
+            else:
+                words += ["--tokens", "10B"]
+            name = f"drawn-{kind}-{rank:04x}"
+            made = startable.planned(name, kind, model, *words, again=again)
+            if made is not None and made.options:
+                found += 1
+                yield name, made
 
 
 def _small_plan(**changes: Any) -> Any:
@@ -113,9 +161,18 @@ def _served_plan(**changes: Any) -> Any:
     return plan("tonnage/tiny", **changes)
 
 
-def _expected(kept: Any) -> dict[str, Any]:
+def _put(path: Path, text: str) -> None:
+    """One file, and beside it what validators read of it alone."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    if "kind: LeaderWorkerSet" in text:
+        _apart(path, text)
+    if "kind: JobSet" in text:
+        _job_apart(path, text)
+
+
+def _expected(plan: Any, option: Any) -> dict[str, Any]:
     """What the plan decided, for parsers that do not know Tonnage to hold their reading against."""
-    plan, option = launchable_option(plan_of_text(json.dumps(kept), "the case"))
     assert isinstance(plan, TrainPlan) and isinstance(option, TrainOption)
     made = job(plan, option)
     layout = {name: getattr(made.layout, name) for name in ("tp", "pp", "cp", "ep", "dp", "sharding")}
@@ -160,4 +217,4 @@ def _apart(path: Path, text: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), again="--again" in sys.argv)

@@ -67,6 +67,8 @@ def _overrides(made: RlJob) -> Fields:
         found |= {"algorithm.filter_groups.enable": True, "data.gen_batch_size": generated * case.prompts_per_step}
     if case.staleness:
         found |= {"rollout.nnodes": int(made.rollout_nodes), "rollout.n_gpus_per_node": made.per_node}
+        # Its own configuration looks for the trainer's in a checkout that it is started from.
+        found |= {"hydra.searchpath": "[pkg://verl.trainer.config]"}
     return found | _trainer(made)
 
 
