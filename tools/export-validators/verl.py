@@ -26,5 +26,7 @@ for path in sys.argv[1:]:
     module, config, *overrides = shlex.split(text.partition("python3 -m ")[2])
     folder = Path(HOME, *module.split(".")[1:-1], "config")
     with initialize_config_dir(config_dir=str(folder), version_base=None):
-        read = compose(config.partition("=")[2], overrides=[word.replace("${DATA:?}", "data") for word in overrides[:-1]])
+        read = compose(
+            config.partition("=")[2], overrides=[word.replace("${DATA:?}", "data") for word in overrides[:-1]]
+        )
     print(f"ok: {path}: {len(overrides) - 1} settings, {read.trainer.nnodes} x {read.trainer.n_gpus_per_node} train")

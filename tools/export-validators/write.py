@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import yaml
 from tests.export.plans import CASES, SIXTEEN, TRAIN_CASES, exported, plan, train_plan
 from tests.export.test_batch import planned
+from tests.export.test_rl import planned as reinforced
 from tools import startable
 
 from tonnage import export
@@ -87,8 +88,8 @@ COUNT: Final = {"serve": 30, "finetune": 8, "train": 2}
 """Plans that are drawn, by their kind."""
 ENGINES: Final = ("vllm", "sglang", "trtllm", "llamacpp")
 PARTS: Final = (
-    "T4", "A10G", "A100 80GB", "L4", "L40S", "H100", "H100 NVL", "H200", "GH200", "B200", "B300", "RTX PRO 6000", "RTX 4090",
-    "RTX 5090", "MI300X",
+    "T4", "A10G", "A100 80GB", "L4", "L40S", "H100", "H100 NVL", "H200", "GH200", "B200", "B300", "RTX PRO 6000",
+    "RTX 4090", "RTX 5090", "MI300X",
 )  # fmt: skip
 """That are rented by the hour."""
 
@@ -107,8 +108,8 @@ def main(folder: Path, *, again: bool) -> None:
         if made["kind"] != "serve":
             expected = _expected(*launchable_option(plan_of_text(json.dumps(made), "the case")))
         _put(folder / case / "expected.json", json.dumps(expected))
-    count = 0
-    for count, (name, found) in enumerate(itertools.chain(startable.example_plans(again=again), drawn(again=again)), 1):
+    plans = {**dict(startable.example_plans(again=again)), **dict(drawn(again=again)), **dict(_reinforced())}
+    for name, found in plans.items():
         launched, option = launchable_option(found)
         for target in (ready := export.offered(launched, option).ready):
             for file, text in export.export(launched, option, to=target).items():
@@ -116,7 +117,7 @@ def main(folder: Path, *, again: bool) -> None:
             if isinstance(launched, TrainPlan):
                 _put(folder / f"{target}-{name}" / "expected.json", json.dumps(_expected(launched, option)))
         print(f"{name}: {option.configuration.label()}: {', '.join(ready)}", flush=True)
-    print(f"{count} plans")
+    print(f"{len(plans)} plans")
     _requests(folder / "requests")
     for name, text in exported(planned(), "ray-data").items():
         (folder / "run-ray-data").mkdir(exist_ok=True)
@@ -145,6 +146,15 @@ def drawn(*, again: bool) -> Iterator[tuple[str, Any]]:
             if made is not None and made.options:
                 found += 1
                 yield name, made
+
+
+def _reinforced() -> Iterator[tuple[str, Any]]:
+    """A plan of each algorithm of reinforcement learning, with answers on the trainer's accelerators and apart."""
+    for algorithm, apart in itertools.product(
+        ("grpo", "dapo", "ppo", "rloo"), ({}, {"staleness": "1", "rollout_count": "8"})
+    ):
+        made = reinforced(algorithm=algorithm, **apart)
+        yield f"{algorithm}{'-apart' if apart else ''}", plan_of_text(json.dumps(made), algorithm)
 
 
 def _small_plan(**changes: Any) -> Any:

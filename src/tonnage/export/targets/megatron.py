@@ -140,7 +140,9 @@ def export(made: Job) -> Files:
     program += ' \\\n  --data-path "$DATA" --tokenizer-type HuggingFaceTokenizer --tokenizer-model "$TOKENIZER" \\\n'
     program += '  --save "$CHECKPOINTS" --load "$CHECKPOINTS"'
     program += ' \\\n  --pretrained-checkpoint "$WEIGHTS"' if made.method != "pretrain" else ""
-    start = f"export CUDA_DEVICE_MAX_CONNECTIONS=1\n{launcher(made, program=program)}\n"
+    name = "CUDA_DEVICE_MAX_CONNECTIONS"  # its own sharding refuses one, and what splits tensors needs it
+    connections = f"unset {name}" if made.layout.sharding in SHARDED else f"export {name}=1"
+    start = f"{connections}\n{launcher(made, program=program)}\n"
     script = TARGET.script(notes, _width_check(made) + start, needs=needs)
     if made.rotary_base:
         return {"pretrain.sh": script}
