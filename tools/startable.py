@@ -3,9 +3,9 @@ Does what is answered start? `make startable` counts it: thirty models under thr
 
 Plans are kept in `build/startable`, so that exporters are tried again in seconds; `--again` plans anew. Of a served
 model the first option must start on its engine and on Kubernetes without a further flag, from a checkpoint that is
-known; SkyPilot and dstack, which rent by themselves, are counted where they offer what is rented. Of an example each of
-the first ten options must start, on every target that is offered for it. What fails is named with its reason, and so
-is an option that no target starts.
+known (on its engine alone where workers are rented, which have no nodes, counted apart); SkyPilot and dstack, which
+rent by themselves, are counted where they offer what is rented. Of an example each of the first ten options must start,
+on every target that is offered for it. What fails is named with its reason, and so is an option that no target starts.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import yaml
 
 from tonnage import export
 from tonnage.cli import root
+from tonnage.export.deployment import WORKER
 from tonnage.questions.ask import read_plan
 from tonnage.questions.launchable import launchable_option
 
@@ -83,7 +84,8 @@ def _first_lacks(plan: Any) -> tuple[str, export.Offered | None]:
         return plan.sentence, None
     plan, option = launchable_option(plan)
     found = export.offered(plan, option)
-    missing = [name for name in (option.configuration.engine.name, "kubernetes") if name not in found.ready]
+    needed = (option.configuration.engine.name, *(() if option.bill.kind == WORKER else ("kubernetes",)))
+    missing = [name for name in needed if name not in found.ready]
     return (f"{missing}: { {**found.lacking, **found.refused}[missing[0]] }" if missing else ""), found
 
 
@@ -108,6 +110,9 @@ def main(again: bool) -> int:
         counts["first options"] += 1
         counts["first options that start"] += not why
         counts["first options from a known checkpoint"] += offered is not None and not offered.lacking
+        counts["first options on workers, without Kubernetes"] += (
+            offered is not None and "kubernetes" in offered.refused
+        )
         for target in RENTERS:
             counts[f"first options that {target} rents"] += offered is not None and target in offered.ready
         if why:

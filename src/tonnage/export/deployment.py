@@ -30,6 +30,8 @@ from tonnage.record import Record
 Plan = ServePlan | TrainPlan | BatchPlan | RlPlan
 Option = ServeOption | TrainOption | BatchOption | RlOption
 PORT: Final = 8000
+WORKER: Final = "serverless worker"
+"""What a platform starts and stops by itself: nobody holds a machine there."""
 USUAL_DISK_GB: Final = 512
 """Where the size of the checkpoint is not known. [GB]"""
 IMAGE_BYTES: Final = 60e9
@@ -234,7 +236,7 @@ def acceptance(option: ServeOption | BatchOption) -> tuple[str, ...]:
     """
     name, count = option.configuration.accelerator, max(1, int(option.bill.accelerators_per_instance))
     host = name.startswith("cpu-")
-    if _is_worker(option.bill) or not (host or names(name).vendor):
+    if option.bill.kind == WORKER or not (host or names(name).vendor):
         return ()
     how = f"{name} --count {count}{' --device cpu' if host else ''} --out accepted.json"
     lines = [f"Once a machine is up, and before the first load test, on each: tonnage measure accept {how}"]
@@ -244,11 +246,6 @@ def acceptance(option: ServeOption | BatchOption) -> tuple[str, ...]:
             "of a good machine of this kind; without one, try two machines and hold each against the other."
         )
     return tuple(lines)
-
-
-def _is_worker(bill: Bill) -> bool:
-    """Whether a platform starts and stops what is rented: nobody holds a machine there."""
-    return bill.kind == "serverless worker"
 
 
 def _max_model_len(option: ServeOption | BatchOption) -> int | None:
@@ -291,9 +288,9 @@ def check_deployment(deployment: Deployment, target: Target) -> None:
         It was planned for another engine, whose settings and speed are others, spans more machines, or rents none.
     """
     planned = deployment.engine.name
-    if _is_worker(deployment.option.bill) and not target.anywhere:
+    if deployment.option.bill.kind == WORKER and not target.anywhere:
         raise BadRequest(
-            f"{target.title} needs machines, and {deployment.provider} rents workers, which it starts and stops itself: "
+            f"{target.title} needs machines, and {deployment.provider} rents workers that it starts and stops: "
             f"give them the image and the command of the files for {planned}, or plan with another --provider"
         )
     if target.engines and planned not in target.engines:
@@ -402,7 +399,7 @@ def script(deployment: Deployment, target: Target) -> str:
     made = server(deployment)
     unit = "unit" if deployment.prefill_workers else "replica"
     lines = [*made.notes, f"This starts one {unit}; the plan has {deployment.groups}."]
-    if _is_worker(deployment.option.bill):
+    if deployment.option.bill.kind == WORKER:
         lines.append(f"{deployment.provider} starts workers itself: give them {made.image} and the command below.")
     lines.append("Tokens are read from the environment: export HF_TOKEN before starting a gated model.")
     text = target.script(lines, "\n", version=made.version)

@@ -140,9 +140,10 @@ def export(made: Job) -> Files:
     program += ' \\\n  --data-path "$DATA" --tokenizer-type HuggingFaceTokenizer --tokenizer-model "$TOKENIZER" \\\n'
     program += '  --save "$CHECKPOINTS" --load "$CHECKPOINTS"'
     program += ' \\\n  --pretrained-checkpoint "$WEIGHTS"' if made.method != "pretrain" else ""
-    name = "CUDA_DEVICE_MAX_CONNECTIONS"  # its own sharding refuses one, and what splits tensors needs it
-    connections = f"unset {name}" if made.layout.sharding in SHARDED else f"export {name}=1"
-    start = f"{connections}\n{launcher(made, program=program)}\n"
+    # Its own sharding refuses one connection, and what splits tensors needs it.
+    shares = made.layout.sharding in SHARDED
+    start = "unset CUDA_DEVICE_MAX_CONNECTIONS\n" if shares else "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
+    start += f"{launcher(made, program=program)}\n"
     script = TARGET.script(notes, _width_check(made) + start, needs=needs)
     if made.rotary_base:
         return {"pretrain.sh": script}
