@@ -196,7 +196,9 @@ def test_a_worker_that_its_platform_starts_is_given_the_engine_alone() -> None:
     made = plan(provider="runpod-serverless", tp=1)
     made["options"][0]["bill"]["kind"] = "serverless worker"
     for target in ("kubernetes", "compose", "skypilot", "dstack", "slurm", "terraform"):
-        with pytest.raises(Refused, match=r"needs machines, and runpod-serverless rents workers that .* files for vllm"):
+        with pytest.raises(
+            Refused, match=r"needs machines, and runpod-serverless rents workers that .* files for vllm"
+        ):
             exported(made, target)
     started = exported(made, "vllm")["serve.sh"]
     assert "give them vllm/vllm-openai:v" in started and "measure accept" not in started
