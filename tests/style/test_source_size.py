@@ -110,8 +110,10 @@ MOST = {
     # of that slider was refused), options as sure as asked lead whether somebody made their checkpoint or not.
     # 90: workers that a platform starts are offered the engine's own files alone; Megatron's sharding and verl one step
     # off policy start.
-    "all": 537_018,
-    "spine": 255_278,
+    # 48, 56 of the spine: at home models are ranked by score less what the format loses (on 12 GB a dense model in 3
+    # bits led).
+    "all": 537_066,
+    "spine": 255_334,
 }
 LEFT_OUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,

@@ -148,3 +148,18 @@ def quality_kept(change: QualityChange | None) -> str:
     if change.kept is not None:
         return f"{change.kept * 100.0:.1f} % of the score"
     return "unpublished" if change.perplexity is None else f"perplexity +{change.perplexity * 100.0:.1f} %"
+
+
+def share_kept(change: QualityChange | None) -> float:
+    """
+    The share of its score that a model is taken to keep where models are compared: as published, else what perplexity
+    rises by is taken off; all of it where nobody published either. [-]
+
+    Examples
+    --------
+    >>> round(share_kept(QualityChange(what="q3_k_m weights", perplexity=0.043)), 3)
+    0.959
+    """
+    if change is None:
+        return 1.0
+    return change.kept if change.kept is not None else 1.0 / (1.0 + (change.perplexity or 0.0))

@@ -80,11 +80,14 @@ def test_a_longer_context_leaves_less_room_and_the_largest_fits() -> None:
     assert not at_most.offload.moved_bytes
 
 
-def test_rows_are_ranked_by_score_and_slow_ones_come_last() -> None:
+def test_rows_are_ranked_by_score_less_what_formats_lose_and_slow_ones_come_last() -> None:
     answer = local(LocalRequest(), machine_named("RTX 4090"))
     fast = [row for row in answer.rows if row.decode_per_s.value >= 10.0]
-    scores = [row.quality for row in fast if row.quality is not None]
-    assert scores == sorted(scores, reverse=True)
+    known = [(row.quality, row.change.perplexity if row.change else None) for row in fast if row.quality is not None]
+    scores = [quality / (1.0 + (rise or 0.0)) for quality, rise in known]
+    assert (
+        scores == sorted(scores, reverse=True) and [one for one, _ in known] != sorted((one for one, _ in known))[::-1]
+    )
     assert len(scores) > 5
     assert all(row.quality is None for row in fast[len(scores) :])
     assert list(answer.rows[: len(fast)]) == fast

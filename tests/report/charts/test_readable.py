@@ -9,8 +9,6 @@ import pytest
 from tests.command import told
 
 import tonnage
-from tonnage.report.charts.chart import COLOURS
-from tonnage.report.html import STYLE
 
 THEMES = ("light", "dark")
 
@@ -72,22 +70,36 @@ def seen_by(colour: str, sight: Any) -> list[float]:
     return [100 * value for value in weigh(OKLAB, [math.cbrt(cone) for cone in weigh(CONES, seen)])]
 
 
-@pytest.mark.parametrize("theme", THEMES)
-def test_every_colour_stands_out_on_its_ground(theme: str) -> None:
-    assert min(contrast(colour, card(theme, STYLE)) for colour in COLOURS) >= 3.0
-
-
-@pytest.mark.parametrize("sight", SIGHT)
-def test_colours_are_told_apart_with_any_sight(sight: str) -> None:
-    seen = [seen_by(colour, SIGHT[sight]) for colour in COLOURS]
-    for first, least in ((2, 25.0), (4, 12.0), (8, 8.0)):  # the fewer a chart has, the farther apart they are
-        assert min(math.dist(one, other) for one, other in combinations(seen[:first], 2)) >= least
-
-
 @pytest.fixture(scope="module")
 def plan() -> Any:
     asked = {"rate": "4/s", "traffic": "chat", "ttft": "1 s", "tpot": "30 ms", "quick": True}
     return tonnage.plan_serve("meta-llama/Llama-3.1-70B-Instruct", accelerator="B200,H100", **asked)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: Any) -> str:
+    """A report as HTML."""
+    path = tmp_path_factory.mktemp("report") / "plan.html"
+    asked = ("meta-llama/Llama-3.1-8B-Instruct", "--rate", "1/s", "--traffic", "chat", "-a", "L40S", "--quick")
+    assert told("plan", "serve", *asked, "--plot", str(path)).exit_code == 0
+    return path.read_text("utf-8")
+
+
+def colours(plan: Any) -> list[str]:
+    found: list[str] = drawn(plan, "frontier")["config"]["range"]["category"]
+    return found
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_every_colour_stands_out_on_its_ground(plan: Any, page: str, theme: str) -> None:
+    assert min(contrast(colour, card(theme, page)) for colour in colours(plan)) >= 3.0
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+def test_colours_are_told_apart_with_any_sight(plan: Any, sight: str) -> None:
+    seen = [seen_by(colour, SIGHT[sight]) for colour in colours(plan)]
+    for first, least in ((2, 25.0), (4, 12.0), (8, 8.0)):  # the fewer a chart has, the farther apart they are
+        assert min(math.dist(one, other) for one, other in combinations(seen[:first], 2)) >= least
 
 
 def test_an_interval_that_leaves_the_axis_ends_in_an_arrow(plan: Any) -> None:
@@ -101,11 +113,9 @@ def test_an_interval_that_leaves_the_axis_ends_in_an_arrow(plan: Any) -> None:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_limits_and_intervals_stand_out_on_their_ground(plan: Any, theme: str, tmp_path: Any) -> None:
-    spec, page = drawn(plan, "frontier", theme), tmp_path / "plan.html"
-    asked = ("meta-llama/Llama-3.1-8B-Instruct", "--rate", "1/s", "--traffic", "chat", "-a", "L40S", "--quick")
-    assert told("plan", "serve", *asked, "--plot", str(page)).exit_code == 0
-    ground, style = card(theme, page.read_text("utf-8")), spec["config"]["style"]
+def test_limits_and_intervals_stand_out_on_their_ground(plan: Any, page: str, theme: str) -> None:
+    spec = drawn(plan, "frontier", theme)
+    ground, style = card(theme, page), spec["config"]["style"]
     assert contrast(style["interval"]["color"], ground) >= 3.0 and contrast(style["limit"]["color"], ground) >= 4.5
     marked = [one["mark"] for one in layers(spec) if isinstance(one.get("mark"), dict) and "style" in one["mark"]]
     lines = [mark for mark in marked if mark["type"] in ("rule", "text", "point")]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from tonnage.catalog import model_name
+from tonnage.core.quality import share_kept
 from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import LocalAnswer, LocalRow
 from tonnage.questions.own.question import OwnPlan, OwnRow
@@ -44,10 +45,10 @@ def own_charts(plan: OwnPlan) -> tuple[Chart | None, ...]:
 
 
 def _choice(row: LocalRow | OwnRow, weights: str, *, on: str, rate: Quantity) -> _Choice:
-    """A row with what its format keeps of the score, where that is published; 0 = no score."""
+    """A row with what its format keeps of the score; 0 = no score."""
     name = f"{model_name(row.model)} {weights.removeprefix('gguf-')}"
-    kept = row.change.kept if row.change is not None and row.change.kept is not None else 1.0
-    return _Choice(name, on, (row.quality or 0.0) * kept, rate.value, rate.low or rate.value, rate.high or rate.value)
+    score = (row.quality or 0.0) * share_kept(row.change)
+    return _Choice(name, on, score, rate.value, rate.low or rate.value, rate.high or rate.value)
 
 
 def _scores(found: Sequence[_Choice], benchmark: str) -> Chart | None:

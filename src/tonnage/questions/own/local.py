@@ -3,8 +3,9 @@ What runs on this machine, and how fast: every downloadable model in the best fo
 
 For each model formats are tried from the finest: the first that makes the wanted speed is taken, with as little in host
 memory as it needs; where none does, the fastest. Beside that of the first model, or of the one that is named, stand
-those that no other beats in quality and speed. Models are ranked by a published score of the released weights where the
-catalogue has one, those without by size behind them; models below the wanted speed come last.
+those that no other beats in quality and speed. Models are ranked by a published score of the released weights, less
+what the format is taken to lose of it, where the catalogue has one, those without by size behind them; models below
+the wanted speed come last.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tonnage.catalog.models import look_up, model_ids
 from tonnage.catalog.published import BENCHMARK, download_of, downloads, published_score
 from tonnage.core.calibration_use import each_once, serving_use
 from tonnage.core.machine import is_unified, machine_named
-from tonnage.core.quality import weights_change
+from tonnage.core.quality import share_kept, weights_change
 from tonnage.core.ranking import frontier
 from tonnage.core.reading import build, read_fields
 from tonnage.domain.calibration import CalibrationUse
@@ -198,11 +199,12 @@ def top_rows(request: LocalRequest, machine: Machine, *, most: int, additions: A
     """The first `most` models of the answer, without looking at those whose published score puts them behind."""
     found: list[LocalRow] = []
     for download in sorted(_wanted(request, additions), key=lambda one: -(published_score(one.model) or 0.0)):
+        before = [one for one in found if one.decode_per_s.value >= request.min_per_s]
+        if sum(_score(one) >= (published_score(download.model) or 0.0) for one in before) >= most:
+            break
         rows, _ = _rows(request, machine, resolve(download.model, additions=additions), download)
         if rows:
             found.append(_best(rows, request))
-        if sum(row.decode_per_s.value >= request.min_per_s for row in found) == most:
-            break
     return sorted(found, key=lambda row: _rank(row, request))[:most]
 
 
@@ -262,7 +264,12 @@ def _best(rows: list[LocalRow], request: LocalRequest) -> LocalRow:
 
 def _rank(row: LocalRow, request: LocalRequest) -> tuple[bool, bool, float, float]:
     slow = row.decode_per_s.value < request.min_per_s
-    return slow, row.quality is None, -(row.quality or 0.0), -row.parameters
+    return slow, row.quality is None, -_score(row), -row.parameters
+
+
+def _score(row: LocalRow) -> float:
+    """The published score less what the format is taken to lose of it; 0 without one."""
+    return (row.quality or 0.0) * share_kept(row.change)
 
 
 def _answer(
@@ -316,8 +323,8 @@ def _sentence(
     how = f"{name} ({first.format}, {rate})"
     if not fast:
         return f"{place} runs {len(best)} of {known} models, all below {least}; the best is {how}."
-    rule = "each in the finest format that does"
-    return f"{place} runs {fast} of {known} models at {least} or more, {rule}; the best by published score is {how}."
+    rule = "each in the finest format that does; the best by published score, less what its format loses, is"
+    return f"{place} runs {fast} of {known} models at {least} or more, {rule} {how}."
 
 
 def _with_host(machine: Machine, best: list[LocalRow]) -> str:
