@@ -78,11 +78,6 @@ class ErrorModel(Record, kw_only=True):
         own = None if self.calibration is None else self.calibration.factors.get(quantity)
         return spread(self.kind, quantity, level=self.level) if own is None else Spread(math.log(own))
 
-    @property
-    def service(self) -> Spread:
-        """Of what a replica takes for its work: near its capacity latencies follow from it."""
-        return max(self.spread("tpot_s"), self.spread("output_tokens_per_s").turned)
-
     def bounds(self, name: str, value: float) -> tuple[float, float]:
         """The ends of the 90 % interval of a value."""
         error, (less, more) = self.spread(name), self.queueing.get(name, (1.0, 1.0))

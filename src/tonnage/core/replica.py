@@ -131,7 +131,7 @@ def with_queueing(errors: ErrorModel, state: Steady, *, rate_per_s: float) -> Er
     the steady state at k times the rate. Where that is more than the replica takes, first tokens wait as long as the
     overload has lasted: `MOST_QUEUEING` times where overload is possible, without end where it is what is predicted.
     """
-    quick, slow = (errors.service.at(end) for end in (-1.0, 1.0))
+    quick, slow = (errors.spread("tpot_s").at(end) for end in (-1.0, 1.0))
     (known, _), (less, _), (more, full) = (state.at_rate(rate_per_s * k) for k in (1.0, quick, slow))
     over = rate_per_s > known.rate_per_s * _AT_CAPACITY
     base, low, high = (point.means(state.load.output_tokens) for point in (known, less, more))
