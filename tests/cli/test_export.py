@@ -9,7 +9,7 @@ from tests.command import told as run
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("plan") / "plan.json"
-    asked = ("meta-llama/Llama-3.1-8B", "--rate", "4/s", "--traffic", "chat", "--accelerator", "H100,L4")
+    asked = ("meta-llama/Llama-3.1-8B", "--rate", "4/s", "--traffic", "chat", "-a", "H100,L4", "--provider", "aws,gcp")
     assert run("plan", "serve", *asked, "--today", "2026-11-21", "-o", str(path)).exit_code == 0
     return str(path)
 

@@ -38,7 +38,7 @@ def test_a_break_even_is_applied_just_past_its_point() -> None:
 def test_points_within_error_are_shown_where_there_is_little_else() -> None:
     clear, tied = point("mean rate above", 8.0, "1/s", now=4.0), point("TTFT below", 0.3, "s", now=1.0, ties=True)
     few = break_even_suggestions((clear, tied), path="plan/serve", given=GIVEN, known=KNOWN)
-    assert [one.text.split()[0] for one in few] == ["Mean", "TTFT"] and "within error" in few[1].note
+    assert [one.text.split()[0] for one in few] == ["Mean", "TTFT"] and "less than the error" in few[1].note
     more = break_even_suggestions(
         (clear, tied, point("peak over mean above", 2.0, "count", now=1.0)), path="plan/serve", given=GIVEN, known=KNOWN
     )
