@@ -249,13 +249,19 @@ def _facets(
         others = {key: value for key, value in asked.items() if key != name}
         counted = Counter(_plain(row[name]) for row in _find_rows(kind, listing, others))
         values = []
-        for text, rows in counted.most_common(MOST_VALUES):
-            on = asked.get(name) == text
+        chosen = asked.get(name, "")
+        for text, rows in {**dict(counted.most_common(MOST_VALUES)), chosen: counted[chosen]}.items():
+            on = chosen == text
             if text:
                 href = _address(path, others if on else {**others, name: text})
-                values.append(Facet(text=text, rows=rows, href=href, on=on))
+                values.append(Facet(text=_value_text(kind, name, text), rows=rows, href=href, on=on))
         found.append((name.replace("_", " "), tuple(values)))
     return tuple(found)
+
+
+def _value_text(kind: _Kind, name: str, value: str) -> str:
+    """A value of a filter as people write it."""
+    return kind.say(value) if name == kind.name else provider_name(value) if name == "provider" else value
 
 
 def _plain(value: Any) -> str:

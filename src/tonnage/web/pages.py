@@ -211,7 +211,8 @@ def accuracy_page() -> str:
     }
     tables = [
         (name, about, Markup(html.table(grid(
-            heads, [tuple(row[head.rstrip(">")] for head in heads) for row in rows if row["left out"] == group]),
+            heads, [tuple(row[head.rstrip(">")].strip("-") for head in heads) for row in rows
+                    if row["left out"] == group]),
             caption=name)))
         for group, (name, about) in told.items()
     ]  # fmt: skip

@@ -191,14 +191,15 @@ def _sentence(
     owned = _show_bounds(cost)
     wins = sum(rent.owning_wins for rent in rents)
     price = show(reference.usd_per_accelerator_hour, "USD/h")
-    where = f"{provider_name(reference.provider)} {reference.term} at {price} ({reference.as_of})"
+    where = f"{provider_name(reference.provider)} at {price} ({reference.as_of})"
+    best = f"against the cheapest {reference.term} price"
     even = reference.break_even_utilisation
     meets = (
-        "owning never breaks even against the cheapest"
+        f"owning never breaks even {best}"
         if even is None
-        else f"owning breaks even against the cheapest, {where}, from {even:.0%} use"
+        else f"owning breaks even {best}, {where}, from {even:.0%} use"
         if even <= 1
-        else f"against the cheapest, {where}, owning would need {even:.0%} use, more than there is"
+        else f"{best}, {where}, owning would need {even:.0%} use, more than there is"
     )
     return (
         f"{reference.advice}: owning {what} used {use} costs {owned} per accelerator-hour of work, and beats {wins} of "

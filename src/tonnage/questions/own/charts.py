@@ -69,7 +69,7 @@ def _scores(found: Sequence[_Choice], benchmark: str) -> Chart | None:
     x = log_axis("rate", "output tokens/s (right is faster), log scale", over=ends)
     at: dict[str, Any] = {
         "x": x,
-        "y": axis("score", f"{benchmark} as published (up is better)", scale={"zero": False, "padding": 24}),
+        "y": axis("score", f"{benchmark} in this format (up is better)", scale={"zero": False, "padding": 24}),
     }
     if len(groups) > 1:
         at["color"] = colour("group")

@@ -108,6 +108,8 @@ LIMIT: Final = {"light": "#ad3210", "dark": "#ff9670"}
 """Colour of limits and of nothing else, as on the page: their words have 4.5 : 1 on either ground."""
 INTERVAL: Final = {"light": "#3d8f99", "dark": "#4fa8b3"}
 """Of intervals: 3 : 1 at least beside what they lie on."""
+PAPER: Final = {"light": "#ffffff", "dark": "#151d20"}
+"""What a chart stands on: the edge of its names, that lines do not strike through them."""
 SIDES: Final = {"left": ("left", -6), "middle": ("center", 0), "right": ("right", 6)}
 """Where a point lies -> how its name is aligned, and how far it is moved."""
 LOW: Final = 0.2
@@ -236,7 +238,11 @@ def specification(chart: Chart, *, theme: str = "light") -> dict[str, Any]:
         "rule": {"color": ink},
         "tick": {"color": ink},
         "range": {"category": list(COLOURS)},
-        "style": {"limit": {"color": LIMIT[theme]}, "interval": {"color": INTERVAL[theme]}},
+        "style": {
+            "limit": {"color": LIMIT[theme]},
+            "interval": {"color": INTERVAL[theme]},
+            "halo": {"stroke": PAPER[theme], "strokeWidth": 6, "strokeJoin": "round"},
+        },
     }
     return {
         "$schema": SCHEMA,

@@ -173,7 +173,7 @@ def _limit_layers(time: Axis, x: dict[str, Any], *, right: float) -> list[dict[s
 
 
 def _name_layers(position: dict[str, Any], ranks: Sequence[int]) -> list[dict[str, Any]]:
-    """The chosen option ringed and named, below it where there is room; names of others on the frontier above them."""
+    """The chosen option ringed; it and the first named below where there is room, others on the frontier above."""
     layers: list[dict[str, Any]] = [
         {
             "transform": [{"filter": "datum.rank == chosen"}],
@@ -187,10 +187,12 @@ def _name_layers(position: dict[str, Any], ranks: Sequence[int]) -> list[dict[st
         },
     ]
     bold = {"fontWeight": "bold", "fontSize": 12}
+    other = "(datum.rank != 1 || !datum.high_up)"
     for who, below, style in (
         ("datum.rank == chosen && datum.high_up", True, bold),
         ("datum.rank == chosen && !datum.high_up", False, bold),
-        (f"indexof({list(ranks)}, datum.rank) >= 0 && datum.rank != chosen", False, {}),
+        ("datum.rank == 1 && chosen != 1 && datum.high_up", True, {}),
+        (f"indexof({list(ranks)}, datum.rank) >= 0 && datum.rank != chosen && {other}", False, {}),
     ):
         end = LEADER if below else -LEADER
         joined = {**position, "y2": {"field": "usd"}}
@@ -203,9 +205,10 @@ def _name_layers(position: dict[str, Any], ranks: Sequence[int]) -> list[dict[st
             }
         )
         for where, (align, away) in SIDES.items():
+            at = {"type": "text", "align": align, "dx": away, "dy": end + (7 if below else -5), **style}
             layers.append({
                 "transform": [{"filter": f"({who}) && datum.side == '{where}'"}],
-                "mark": {"type": "text", "align": align, "dx": away, "dy": end + (7 if below else -5), **style},
+                "layer": [{"mark": {**at, "style": "halo", "aria": False}}, {"mark": at}],
                 "encoding": {**position, "text": {"field": "label"}},
             })  # fmt: skip
     return layers
@@ -229,8 +232,7 @@ def _place_labels(
     """
     always = [point for point in points if point.rank in (1, chosen)]
     taken = [  # with the heights of their names
-        (point, point.usd + (-RAISED if point.rank == chosen and point.usd > LOW * top else RAISED) * top)
-        for point in always
+        (point, point.usd + (-RAISED if point.usd > LOW * top else RAISED) * top) for point in always
     ]
     for point in sorted(best, key=lambda point: point.usd):
         height = point.usd + RAISED * top
