@@ -264,7 +264,10 @@ def svg(chart: Chart, *, theme: str, width: int = WIDTH) -> str:
     BadRequest
         The `plots` extra is not installed.
     """
-    drawn: str = renderer().vegalite_to_svg({**specification(chart, theme=theme), "width": width})
+    found = {**specification(chart, theme=theme), "width": width}
+    if width < WIDTH:  # a legend wider than the plot would make all of it small
+        found["config"]["legend"]["columns"] = 1
+    drawn: str = renderer().vegalite_to_svg(found)
     return drawn
 
 

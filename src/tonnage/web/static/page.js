@@ -264,6 +264,7 @@ async function draw(picture) {
     const [embed, reply] = await Promise.all([vega(), fetch(`${picture.dataset.chart}-${theme}.json`)]);
     if (!reply.ok) return;
     const specification = { ...(await reply.json()), width: "container" };
+    if (innerWidth < 640) specification.config.legend.columns = 1;
     const place = document.createElement("div");
     place.setAttribute("role", "img");
     place.setAttribute("aria-label", $("img", picture).alt);
