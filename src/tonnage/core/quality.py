@@ -153,7 +153,7 @@ def quality_kept(change: QualityChange | None) -> str:
 def share_kept(change: QualityChange | None) -> float:
     """
     The share of its score that a model is taken to keep where models are compared: as published, else what perplexity
-    rises by is taken off; all of it where nobody published either. [-]
+    rises by is taken off; all of it where nobody published either, and never more. [-]
 
     Examples
     --------
@@ -162,4 +162,4 @@ def share_kept(change: QualityChange | None) -> float:
     """
     if change is None:
         return 1.0
-    return change.kept if change.kept is not None else 1.0 / (1.0 + (change.perplexity or 0.0))
+    return min(1.0, change.kept if change.kept is not None else 1.0 / (1.0 + (change.perplexity or 0.0)))

@@ -209,9 +209,10 @@ def accuracy_page() -> str:
         "its family": ("Its model family left out", "Each row predicted as if no model of its family had been seen."),
         "nothing (in sample)": ("In sample", "As shipped: the fits have read most of these rows."),
     }
+    names = [head.rstrip(">") for head in heads]
     tables = [
         (name, about, Markup(html.table(grid(
-            heads, [tuple(row[head.rstrip(">")].strip("-") for head in heads) for row in rows
+            heads, [tuple("" if row[name] == "-" else row[name] for name in names) for row in rows
                     if row["left out"] == group]),
             caption=name)))
         for group, (name, about) in told.items()
