@@ -143,7 +143,7 @@ def _meters(plan: OwnPlan) -> list[Meter]:
 def _best_of_groups(groups: Sequence[OwnedAnswer], *, most: int, benchmark: str) -> Table:
     named = len({row.model for group in groups for row in group.rows}) == 1
     score = "quality<2" if named else f"{benchmark}>2"
-    heads = ("group", "model", "format", score, "layout<4", "tokens/s>", "at once>1", "tokens/s each>", "evidence<3")
+    heads = ("group", "model", "format", score, "layout<4", "tokens/s>", "at once>1", "each>", "evidence<3")
     rows = [
         (group.name if number == 0 else "", *_cells(row, named=named))
         for group in groups
