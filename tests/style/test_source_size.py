@@ -112,8 +112,8 @@ MOST = {
     # off policy start.
     # 48, 56 of the spine: at home models are ranked by score less what the format loses (on 12 GB a dense model in 3
     # bits led).
-    # 83, 25 of the spine: the filter that is set is listed, ids are names, unknown cells are empty, names in charts have
-    # an edge.
+    # 83, 25 of the spine: the filter that is set is listed, ids are names, unknown cells are empty, names in charts
+    # have an edge.
     "all": 537_149,
     "spine": 255_359,
 }
