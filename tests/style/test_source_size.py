@@ -104,8 +104,8 @@ MOST = {
     # CPU), and steps of decodes alone cost what they do, not what steps that carry prompts cost.
     # 336 of them, 210 of the spine: a search opens rows once, whatever drafts and hits of a cache it tries, and deploys
     # a configuration once (8B with rag: two thirds of the CPU); sessions are drawn evenly over their work.
-    # 510 of them: measure quick there and back, its undisturbed rounds, drifts by rounds of clients (three runs agree
-    # within 5 %, false alarms are gone); prompts of llama.cpp since August 2025 by their tiles (-32 to -6 %).
+    # 510 of them: measure quick there and back, its undisturbed rounds, drifts by rounds of clients (llama.cpp's three
+    # runs agree within 5 %, vLLM's do not); prompts of llama.cpp since August 2025 by their tiles (-32 to -6 %).
     # 120 of them, 70 of the spine: a step of RL is drawn as a timeline, the load of users is moved in users (each step
     # of that slider was refused), options as sure as asked lead whether somebody made their checkpoint or not.
     # 90: workers that a platform starts are offered the engine's own files alone; Megatron's sharding and verl one step

@@ -23,7 +23,7 @@ from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.common import Lengths
 from tonnage.physics.known import Known
 
-MOST_SHAPES: Final = 4000
+MOST_SHAPES: Final = 500
 """Of steps that are kept for one configuration: a server is asked for many lengths."""
 
 
