@@ -28,12 +28,9 @@ from tonnage.physics.known import Known
 from tonnage.questions.serve import limits
 from tonnage.questions.serve.chance import Curve, Odds
 from tonnage.questions.serve.option import Candidate, costs_of, has_objectives, load_at
-from tonnage.questions.serve.variations import Variations, least_with, sure_cost
+from tonnage.questions.serve.variations import LEAST, Variations, least_with, sure_cost
 from tonnage.simulation.capacity import LONE, Point, Steady
 from tonnage.simulation.router import peak_load
-
-LEAST: Final = 0.7
-"""Chosen: simulated capacity over the mean field's that no leading plan is expected to fall below (0.81 seen). [-]"""
 
 Outcome = Candidate | Infeasible
 OutcomeOf = Callable[..., Outcome]
