@@ -1,23 +1,25 @@
 """
 Predict every known operating point and say which predictions lie outside its published range.
 
-    python -m tools.known            writes docs/known.md and prints the points that are wrong
+    python -m tools.known            writes docs/known.md and prints the points that are wrong, a minute
 
 `points.toml` holds the points. One that names a `row` of measurements/ is that row: its load, its source, and the
 value that it printed, taken within a factor (`within`), or a range and source of its own where the row is no usual run;
 the others state case, range and source themselves. What lies outside is listed as wrong, whatever the reason, with its
-`cause` where that is known; a point that cannot be predicted is wrong as well.
+`cause` where that is known; a point that cannot be predicted is wrong as well. `runs.py` plans published training runs
+with their layout withheld, which the page lists by source.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from tools.known.runs import Planned, planned_runs, summary
 
 from tonnage.domain.case import Case
 from tonnage.errors import TonnageError
@@ -33,6 +35,17 @@ PAGE = ROOT / "docs" / "known.md"
 SILICON = "ai-dynamo/aiconfigurator, silicon_sample.csv"
 """Source of the table that names none in its rows."""
 
+PLANNED = (
+    "",
+    "## Published training runs, planned",
+    "",
+    "Of each source, model, accelerator, method and format the run on the most accelerators, eight or more, asked of",
+    "`plan` with its layout withheld: model, accelerators, batch, length, format, software. *Off by* is the median",
+    "of how far the speed of the plan is from the published one (its time and cost are as far off), *inside* how often",
+    "the published lies in the plan's interval, *as fast as predicted* how often the plan is at least 0.9 times as",
+    "fast as the published layout is predicted to be. [Every run](accuracy/planned-runs.csv).",
+)
+"""The head of the table of planned runs."""
 UNITS = {
     "tpot_ms": "ms a token", "ttft_ms": "ms to the first token", "output_tokens_per_s": "output tokens/s",
     "total_tokens_per_s": "tokens/s",
@@ -123,8 +136,8 @@ def answered(point: Point) -> Answered:
     return Answered(point, None, "not predicted") if found is None else Answered(point, found.value, "")
 
 
-def page(found: Iterable[Answered]) -> str:
-    """The document: how many are right, those that are wrong, then all."""
+def page(found: Iterable[Answered], planned: Sequence[Planned] = ()) -> str:
+    """The document: how many are right, those that are wrong, published runs as planned, then all points."""
     rows = list(found)
     wrong = [each for each in rows if not each.right]
     lines = [
@@ -142,6 +155,8 @@ def page(found: Iterable[Answered]) -> str:
         "",
         *(f"- {each.point.what}: {each.point.cause}." for each in wrong if each.point.cause),
     ]
+    if planned:
+        lines += [*PLANNED, "", *summary(planned)]
     for kind in ("serving", "training", "local"):
         lines += ["", f"## All of {kind}", "", *_table([each for each in rows if each.point.kind == kind])]
     return "\n".join(lines) + "\n"
@@ -169,7 +184,7 @@ def _verdict(each: Answered) -> str:
 def main() -> None:
     """Predict all points, write the page or print them."""
     found = [answered(point) for point in points()]
-    PAGE.write_text(page(found))
+    PAGE.write_text(page(found, planned_runs()))
     for each in found:
         if not each.right:
             print(f"{each.point.id}: {each.point.what}: {_verdict(each)}")

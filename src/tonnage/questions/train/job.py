@@ -148,6 +148,8 @@ def _fine_tuning(request: FineTune, model: Model) -> Job:
     """A fine-tuning job; an open batch is the usual one and is not raised."""
     said: list[str] = []
     length, sequences = _fine_tuning_sequences(request, model, said)
+    # TRL, axolotl, torchtune, NeMo and AutoModel tell attention where each packed example ends.
+    packed = bool(model.groups) and request.packed and request.objective == "sft"
     batch, largest = request.global_batch, None
     if batch is None:
         images = not model.groups
@@ -162,6 +164,7 @@ def _fine_tuning(request: FineTune, model: Model) -> Job:
             method=request.method,
             precision=request.precision,
             optimizer=request.optimizer,
+            document_len=request.tokens_per_example if packed else None,
             lora_rank=request.lora_rank,
             objective=request.objective,
             reference=request.reference,
@@ -221,7 +224,7 @@ def _fine_tuning_sequences(request: FineTune, model: Model, said: list[str]) -> 
         said.append(f"sequences of {length:,} tokens: {model_name(model.id)} takes no longer ones")
     if each is not None:
         length = min(longest, max(length, 64 * math.ceil(each / 64)))
-        said.append(f"examples packed into sequences of {length:,} tokens")
+        said.append(f"examples packed into sequences of {length:,} tokens, attention within each example")
     total = request.tokens if request.tokens is not None else (request.examples or 0.0) * (each or 0.0)
     return length, max(1.0, total * request.epochs / length)
 
