@@ -27,7 +27,7 @@ from tonnage.simulation.router import working_replicas
 EVEN: Final = 0.5
 """Chance from which an option is shown beside those with the confidence asked for. [-]"""
 SAVES: Final = 0.02
-"""Share of the cheapest's cost that an option with an even chance saves at least, to be shown beside it. [-]"""
+"""Share of the cheapest's cost, or of the first's time, that another option saves at least, to be shown beside it. [-]"""
 NEAR: Final = 1.1
 """Times the first option's cost that the fastest may cost. [-]"""
 
@@ -205,10 +205,11 @@ def choices(options: Sequence[Traits]) -> tuple[Choice, ...]:
     The options worth choosing from, by their place in the ranking; never the same option twice.
 
     "cheapest" has the confidence asked for where one does; where the ranking puts another first, that is "recommended".
-    "even" is cheaper still, with an even chance. "fastest" is faster than the first and costs at most `NEAR` times as
-    much. Of a service, "resilient" is the cheapest that carries the peak after a failure, where the first does not; of
-    a job, "soonest" is what ends first at any price. What else cannot lead is no choice: an option less sure than the
-    first, or at a price of third parties where the first's is its seller's (it may look cheaper than the cheapest).
+    "even" is cheaper still, with an even chance. "fastest" is faster than the first by `SAVES` or more and costs at
+    most `NEAR` times as much. Of a service, "resilient" is the cheapest that carries the peak after a failure, where
+    the first does not; of a job, "soonest" is what ends first at any price. What else cannot lead is no choice: an
+    option less sure than the first, or at a price of third parties where the first's is its seller's (it may look
+    cheaper than the cheapest).
     """
     if not options:
         return ()
@@ -230,12 +231,12 @@ def choices(options: Sequence[Traits]) -> tuple[Choice, ...]:
     near = [i for i in able if options[i].usd <= NEAR * first.usd]
     fastest = min(near, key=lambda i: (options[i].seconds, options[i].usd), default=0)
     seconds = first.seconds
-    if options[fastest].seconds < seconds:
+    if options[fastest].seconds < seconds * (1.0 - SAVES):
         found.setdefault(fastest, "fastest")
         seconds = options[fastest].seconds
     if first.survives is None:
         last = min(able, key=lambda i: (options[i].seconds, options[i].usd))
-        if options[last].seconds < seconds:
+        if options[last].seconds < seconds * (1.0 - SAVES):
             found.setdefault(last, "soonest")
     elif not first.survives:
         safe = [i for i in able if options[i].survives]
