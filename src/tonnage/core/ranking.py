@@ -27,7 +27,7 @@ from tonnage.simulation.router import working_replicas
 EVEN: Final = 0.5
 """Chance from which an option is shown beside those with the confidence asked for. [-]"""
 SAVES: Final = 0.02
-"""Share of the cheapest's cost, or of the first's time, that another option saves at least, to be shown beside it. [-]"""
+"""Share of the cheapest's cost, or of the first's time, that another option saves to be shown beside it. [-]"""
 NEAR: Final = 1.1
 """Times the first option's cost that the fastest may cost. [-]"""
 
