@@ -28,6 +28,7 @@ from tonnage.catalog.spreads import chance_of, end_within
 from tonnage.core.ranking import EVEN, NEAR, Traits, traits_of
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption
+from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.metrics import objectives
 from tonnage.domain.plan import PlanHeader, RankedOption, RankedPlan, ServeOption
 from tonnage.domain.train_plan import RunOption, TrainOption
@@ -41,6 +42,8 @@ from tonnage.report.terminal import print_blocks
 ROUNDED: Final = 1e-6
 CLOSE: Final = 0.005
 """Of a chance that is said in whole per cent. [-]"""
+STEP: Final = 0.04
+"""More than a chance of one of forty equally likely results is off. [-]"""
 READ_OFF: Final = 0.01
 """Of a service's chance, which is read off forty steady states, from that of the interval of one. [-]"""
 LIKELY: Final = 0.95
@@ -60,7 +63,9 @@ def contradictions(plan: PlanHeader[Any]) -> list[str]:
     if not isinstance(plan, RankedPlan):
         return []
     found = [f"option {i}: {said}" for i, o in enumerate(plan.options, 1) for said in _of_option(plan.request, o)]
-    return found + list(_of_choices(plan)) + list(_of_order(plan))
+    first = plan.measure_first
+    measured = list(_of_measurement(first)) if first is not None else []
+    return found + list(_of_choices(plan)) + list(_of_order(plan)) + measured
 
 
 def _of_option(request: Any, option: Any) -> Iterator[str]:
@@ -161,6 +166,16 @@ def _of_choices(plan: RankedPlan[Any, Any]) -> Iterator[str]:
         near = [one for one in traits if able(one) and one.usd <= NEAR * first.usd]
         if named["fastest"].seconds > min(one.seconds for one in near) * (1.0 + ROUNDED):
             yield "another is faster than the fastest"
+
+
+def _of_measurement(found: FirstMeasurement) -> Iterator[str]:
+    """A result on the far side of the prediction is the less likely half."""
+    limit = found.above if found.above is not None else found.below
+    if limit is None or found.predicted is None:
+        return
+    likely = (limit < found.predicted) == (found.above is not None)
+    if (found.chance < 0.5) == likely and abs(found.chance - 0.5) > STEP:
+        yield f"measures {found.predicted}, and {found.chance} is the chance of {limit} and beyond"
 
 
 def _traits(plan: RankedPlan[Any, Any], option: Any) -> Traits:

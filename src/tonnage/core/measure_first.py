@@ -114,6 +114,7 @@ def likeliest_to_overturn(rivals: Sequence[Rival], *, confidence: float, of: int
     """
     needed = score_of(end_at(confidence))
     best, lead, where = 0.0, next(rival for rival in rivals if of in (None, rival.place)), (0.0, 0, False)
+    chance = 0.0
     alone = lead
     # What is ranked behind for its price's trust, say, is behind it whatever its speed.
     while ahead := _choice(rivals, rivals[0], 0.0, needed=needed, prior=True):
@@ -124,6 +125,10 @@ def likeliest_to_overturn(rivals: Sequence[Rival], *, confidence: float, of: int
         share = sum(turned) / _STEPS
         if share > best:
             best, lead, where = share, rival, _turning_point(rivals, rival, picks, needed=needed)
+            edge, _, slow = where
+            # Beyond the edge an option that shares its error may lead in its place: the first is overturned as well.
+            beyond = [pick for pick, at in zip(picks, _outcomes(), strict=True) if (at <= edge if slow else at >= edge)]
+            chance = sum(pick != 0 for pick in beyond) / _STEPS
     if best < LEAST:
         return narrows(alone, "no likely result changes the choice")
     outcome, becomes, slower = where
@@ -134,7 +139,7 @@ def likeliest_to_overturn(rivals: Sequence[Rival], *, confidence: float, of: int
     twin = other.what == lead.what
     then = "it leads" if other is lead else f"option {other.place + 1} leads" if twin else f"{other.what} leads"
     return FirstMeasurement(
-        sentence=f"{_lead(lead)}, {told} (chance {whole_percent(best)}) {then}.",
+        sentence=f"{_lead(lead)}, {told} (chance {whole_percent(chance)}) {then}.",
         option=lead.place,
         what=lead.what,
         load=lead.load,
@@ -143,7 +148,7 @@ def likeliest_to_overturn(rivals: Sequence[Rival], *, confidence: float, of: int
         predicted=lead.measured.value,
         above=value if above else None,
         below=None if above else value,
-        chance=best,
+        chance=chance,
         becomes=other.what,
         minutes=MINUTES,
         usd=lead.usd,
