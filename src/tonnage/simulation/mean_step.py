@@ -272,7 +272,7 @@ def flow_at_rate(
     (decode, each, first), (slow, more, longer) = _beside(times, batch), _beside(times, larger)
     decode, each, first = share * decode + rest * slow, share * each + rest * more, share * first + rest * longer
     # A request sees no prompts of its own slot; beside a single one there are none.
-    coming = rate * (max(0.0, 1.0 - 1.0 / clients) if clients else min(1.0 - used / slots, max(0.0, slots - 1.0)))
+    coming = rate * max(0.0, 1.0 - 1.0 / clients if clients else min(1.0 - used / slots, slots - 1.0))
     later, beside = load.later_tokens, 0.0 if times.separate else decode
     starts = max(LEAST, -math.expm1(-coming * decode))
     if times.step_share > 1.0:

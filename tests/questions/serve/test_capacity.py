@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+import tonnage
 from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.spreads import chance_of
@@ -204,3 +205,10 @@ def test_the_curve_is_the_replicas_own() -> None:
     asked, one = candidate("rate")
     again = Curve(replace(asked, rate_per_s=7.0), one.replica, state=one.state)
     assert again.loads == one.odds.curve.loads and again.latencies == one.odds.curve.latencies
+
+
+@pytest.mark.parametrize("part", ["T4", "A10"])
+def test_a_cache_too_small_for_one_session_is_no_traceback(part: str) -> None:
+    """By averages a slot of 0.4 met negative arrivals: the part is planned with what holds a session."""
+    found = tonnage.plan_serve(model="llama-3.1-8b", traffic="rag", rate="20", accelerator=part, quick=True)
+    assert found.feasible
