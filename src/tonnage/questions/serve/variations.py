@@ -47,6 +47,7 @@ from tonnage.questions.serve.chance import Curve, Odds
 from tonnage.questions.serve.drafts import draft_notes, drafts_for, drafts_told
 from tonnage.questions.serve.option import Candidate, has_objectives, least_cost_of, needed_of, replicas_of
 from tonnage.simulation.router import peak_load, replicas_in_all
+from tonnage.version import can_simulate
 
 if TYPE_CHECKING:
     from tonnage.core.replica import Replica
@@ -75,7 +76,7 @@ FP8_CACHE: Final = frozenset({"NVIDIA", "AMD"})
 LEAST: Final = 0.7
 """Chosen: simulated capacity over the mean field's that no leading plan is expected to fall below (0.81 seen). [-]"""
 
-APART: Final = "prefill and decode on workers of their own (of one tensor-parallel layout)"
+APART: Final = "prefill and decode on workers of their own (of one layout without pipelines)"
 
 
 Variation = tuple[Configuration, float]
@@ -170,24 +171,30 @@ def kept_apart(request: Serve, found: list[Candidate], *, known: Known) -> list[
     Prompts and answers on workers of their own, where that costs less than the same configuration, and than any other.
 
     Apart, workers take at most what they keep up with together: what their replicas would cost, at least two, is the
-    least. In that order, until none that is left can cost less than the best plan, even if simulation leaves that
-    `LEAST` of what is predicted. `known` keeps what no load moves.
+    least. In that order, until none that is left can cost less than the best plan, even if a simulation that follows
+    leaves that `LEAST` of what is predicted. `known` keeps what no load moves.
     """
+    left = LEAST if _simulated(request) else 1.0
     best, tries = math.inf, list[tuple[float, int, Candidate]]()
     for one in found:
         if _may_split(request, one):
             least = least_with(request, one, site=one.site, gain=1.0, fewest=2)
-            best = min(best, sure_cost(request, one, factor=LEAST))
+            best = min(best, sure_cost(request, one, factor=left))
             tries.append((least, len(tries), one))
     chosen = []
     for least, _, one in sorted(tries, key=lambda each: each[:2]):
         if least >= best:
             break
-        made = _in_units(request, one, below=min(best, sure_cost(request, one, factor=LEAST)), known=known)
+        made = _in_units(request, one, below=min(best, sure_cost(request, one, factor=left)), known=known)
         if made is not None:
             chosen.append(made)
-            best = min(best, sure_cost(request, made, factor=LEAST))
+            best = min(best, sure_cost(request, made, factor=left))
     return chosen
+
+
+def _simulated(request: Serve) -> bool:
+    """Whether what is kept by averages is simulated then."""
+    return can_simulate() and not request.quick
 
 
 def sure_cost(request: Serve, found: Candidate | Infeasible, *, factor: float = 1.0) -> float:
@@ -231,8 +238,9 @@ def _may_split(request: Serve, found: Candidate) -> bool:
         request.rate_per_s is not None
         and has_objectives(request)
         and engine_spec(found.configuration.engine.name).hands_over_caches
-        # Ranks that step together hold each other up, which the steady state of a unit does not know.
-        and layout.dp * layout.pp == 1
+        and layout.pp == 1
+        # Ranks that step together hold each other up: the simulator knows it, and the steady state of a unit does not.
+        and (layout.dp == 1 or _simulated(request))
         and found.configuration.engine.speculative_tokens is None
         and found.configuration.engine.adapters is None
         and replica.times is not None
