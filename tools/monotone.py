@@ -5,9 +5,11 @@ Pairs of questions of which the second asks no more or may choose among more: do
 
 Two prices of every plan are compared: *cheapest at 50 %*, the lowest among its options that have at least an even
 chance, and *cheapest at the asked confidence*. The second of a pair has a looser TTFT, TPOT, deadline, budget or
-confidence, or one more part, format, engine, provider or term, or more accelerators to choose from. Both are asked
-through `answer`, as a request file is. Questions are drawn as for the laws of `tools/choices.py`, of serving also those
-that are simulated. Pairs that got dearer are printed one a line; the exit code is 1 where there is any.
+confidence, or one more part, format, engine, provider or term, or more accelerators to choose from. Options in weights
+that nobody published rank behind those that load, whatever they cost, as do those at a price that no seller states.
+Both are asked through `answer`, as a request file is. Questions are drawn as for the laws of `tools/choices.py`, of
+serving also those that are simulated. Pairs that got dearer are printed one a line; the exit code is 1 where there is
+any.
 """
 
 from __future__ import annotations
@@ -39,10 +41,14 @@ from tools.choices import (
     patience_of,
 )  # fmt: skip
 
+from tonnage.catalog import NOTHING
+from tonnage.catalog.hub.resolve import resolve_text
 from tonnage.domain.plan import PlanHeader, RankedPlan, ServePlan
+from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.errors import TonnageError
 from tonnage.questions.ask import answer
 from tonnage.questions.fleet.answer import FleetPlan
+from tonnage.questions.serve.limits import unmade
 
 EVEN: Final = 0.5
 NEVER: Final = Cost(secondary=True, late=True, amount=math.inf)
@@ -79,13 +85,26 @@ def cheapest(plan: PlanHeader[Any], *, patience_s: float = math.inf) -> Cheapest
     assert isinstance(plan, RankedPlan)
     options = plan.options
 
+    def cost(option: Any) -> Cost:
+        found = cost_of(option, patience_s=patience_s)
+        # What somebody has to quantise first stands behind what loads, as prices that no seller states do.
+        return found._replace(secondary=found.secondary or _lacks_checkpoint(plan, option))
+
     def least(kept: Iterable[Any]) -> Cost:
-        return min((cost_of(o, patience_s=patience_s) for o in kept), default=NEVER)
+        return min(map(cost, kept), default=NEVER)
 
     even = least(o for o in options if o.chance is None or o.chance >= EVEN)
     if isinstance(plan, ServePlan):
         even = min(even, *(Cost(False, False, p.usd_per_hour) for p in plan.confidence_prices), NEVER)
     return Cheapest(even, least(o for o in options if o.sure))
+
+
+def _lacks_checkpoint(plan: RankedPlan[Any, Any], option: Any) -> bool:
+    """Whether an option of a service or batch is in weights that nobody published."""
+    request = plan.request
+    if not isinstance(request, Serve | Batch):
+        return False
+    return unmade(option.configuration, request=request, model=resolve_text(request.model, additions=NOTHING))
 
 
 def drawn_fleet(draw: random.Random) -> Fields:
