@@ -30,7 +30,7 @@ from tonnage_accuracy.cases import case_of, kind_of
 from tonnage_accuracy.grouping import group_by
 from tonnage_accuracy.quantities import measured_numbers
 from tonnage_accuracy.rows import Row, number, text, usable_rows
-from tonnage_accuracy.tables import write_table
+from tonnage_accuracy.tables import read_checked, write_table
 
 ROOT: Final = Path(__file__).parents[2]
 TABLE: Final = ROOT / "docs" / "accuracy" / "planned-runs.csv"
@@ -144,7 +144,9 @@ def summary(found: Sequence[Planned]) -> list[str]:
     head = ("source", "runs", "off by", "bias", "inside", "as fast as predicted")
     lines = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
     by_source = sorted(group_by(found, lambda one: one.row.block).items())
-    lines += [_line(source, own, sum_of(own)) for source, own in by_source]
+    named = read_checked(ROOT / "measurements" / "sources.csv", ("source", "name"))
+    names = {line["source"]: line["name"] for line in named}
+    lines += [_line(names[source], own, sum_of(own)) for source, own in by_source]
     lines.append(_line("all, runs alike", found, sum_of(found)))
     sums = [sum_of(own) for _, own in by_source]
     lines.append(_line("all, sources alike", found, [sum(cells) / len(sums) for cells in zip(*sums, strict=True)]))
