@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from tonnage.catalog.spreads import chance_of, end_of
@@ -26,7 +27,7 @@ from tonnage.core.replica import Replica, errors_by_load
 from tonnage.domain.answer import Spread
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
-from tonnage.simulation.capacity import LONE, Steady, stated
+from tonnage.simulation.capacity import LONE, Point, Steady, stated
 
 POINTS: Final = 28
 """Loads at which the steady state is computed, but for a lone request spaced evenly in logarithm."""
@@ -47,24 +48,44 @@ class _Class(NamedTuple):
 
 
 class Curve:
-    """What load makes of the latencies of one replica, whatever the objectives are: everything in logarithms."""
+    """
+    What load makes of the latencies of one replica, whatever the objectives are: everything in logarithms.
+
+    Computed when it is first read: without objectives nobody asks.
+    """
 
     def __init__(self, request: Serve, replica: Replica, *, state: Steady) -> None:
-        self.open, top = request.rate_per_s is not None, state.most
+        self.open = request.rate_per_s is not None
+        self._replica, self._state, self._prompt_tokens = replica, state, request.lengths.prompt_tokens
+
+    @cached_property
+    def _busy(self) -> list[float]:
+        top = self._state.most
         few = max(LONE, min(FEW, top / 2.0))
-        busy = [LONE, *(few * (top / few) ** (i / (POINTS - 2)) for i in range(POINTS - 1))]
-        points = [*map(state.search(), busy)]
-        self.loads = _rising([math.log(p.rate_per_s if self.open else p.concurrency) for p in points])
-        self.latencies = {
-            f"{name}_s": _rising([math.log(getattr(p, f"{name}_tail_s")) for p in points])
+        return [LONE, *(few * (top / few) ** (i / (POINTS - 2)) for i in range(POINTS - 1))]
+
+    @cached_property
+    def _points(self) -> list[Point]:
+        return [*map(self._state.search(), self._busy)]
+
+    @cached_property
+    def loads(self) -> list[float]:
+        """Arrivals a second, or requests in flight, rising."""
+        return _rising([math.log(p.rate_per_s if self.open else p.concurrency) for p in self._points])
+
+    @cached_property
+    def latencies(self) -> dict[str, list[float]]:
+        """By name, at each of the loads."""
+        return {
+            f"{name}_s": _rising([math.log(getattr(p, f"{name}_tail_s")) for p in self._points])
             for name in ("ttft", "tpot", "e2e")
         }
-        self.classes = self._by_class(replica, request.lengths.prompt_tokens, [math.log(one) for one in busy])
 
-    def _by_class(self, replica: Replica, prompt_tokens: float, busy: list[float]) -> list[_Class]:
-        """Classes of load in their order, as far as the replica reaches; `busy` are logarithms of its loads."""
-        found, top = [], math.exp(busy[-1])
-        for errors, end in errors_by_load(replica, prompt_tokens, top=top):
+    @cached_property
+    def classes(self) -> list[_Class]:
+        """Classes of load in their order, as far as the replica reaches."""
+        found, busy, top = [], [math.log(one) for one in self._busy], self._busy[-1]
+        for errors, end in errors_by_load(self._replica, self._prompt_tokens, top=top):
             at = math.log(min(end, top))
             if self.open:
                 at = _at(busy, self.loads, at)
@@ -82,7 +103,7 @@ class Odds:
         self._limits = {name: math.log(limit) for name, limit in stated(slo).items()}
         self._capacities: dict[float, float] = {}
         self._least = [1.0]
-        for own in curve.classes[:-1]:
+        for own in curve.classes[:-1] if self._limits else ():
             self._least.append(min(self._least[-1], joint_chance(self._reaches(own.end, own.errors))))
 
     @property

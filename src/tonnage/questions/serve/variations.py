@@ -45,7 +45,14 @@ from tonnage.physics.known import Known, remembered
 from tonnage.questions.serve import limits
 from tonnage.questions.serve.chance import Curve, Odds
 from tonnage.questions.serve.drafts import draft_notes, drafts_for, drafts_told
-from tonnage.questions.serve.option import Candidate, has_objectives, least_cost_of, needed_of, replicas_of
+from tonnage.questions.serve.option import (
+    Candidate,
+    has_objectives,
+    least_cost_of,
+    load_at,
+    needed_of,
+    replicas_of,
+)
 from tonnage.simulation.router import peak_load, replicas_in_all
 from tonnage.version import can_simulate
 
@@ -214,7 +221,8 @@ def least_with(request: Serve, found: Candidate | Infeasible, *, site: Site, gai
     """
     replicas = 1
     if isinstance(found, Candidate):
-        replicas = replicas_in_all(request, peak_load(request) / (found.odds.most * gain))
+        most = found.odds.most if has_objectives(request) else load_at(request, found.best)
+        replicas = replicas_in_all(request, peak_load(request) / (most * gain))
     replicas = max(replicas, fewest)
     return least_cost_of(site, replicas=replicas, ranks=found.configuration.ranks, request=request).compared
 
