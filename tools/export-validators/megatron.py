@@ -98,7 +98,7 @@ def read(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--write":
+    if sys.argv[1:2] == ["--write"]:
         version = importlib.metadata.version("megatron-core")
         how = f"megatron.py: megatron.training.arguments of the megatron-core {version} wheel"
         options = dict(sorted(listing.of_parser(parser()).items()))

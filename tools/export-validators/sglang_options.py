@@ -39,7 +39,7 @@ def read(path: str) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--write":
+    if sys.argv[1:2] == ["--write"]:
         version = importlib.metadata.version("sglang")
         options = dict(sorted(listing.of_parser(parser()).items()))
         listing.write(sys.argv[2], engine="SGLang", version=version, how=f"{HOW} {version} wheel", options=options)

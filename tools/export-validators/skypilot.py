@@ -1,4 +1,9 @@
-"""Read SkyPilot files with SkyPilot: the task, its resources, its service, and that their cloud offers all of it."""
+"""
+Read SkyPilot files with SkyPilot: the task, its resources, its service, and that their cloud offers all of it.
+
+Pools of machines are joined in name alone: SkyPilot's list of them holds those that files name, and their k3s labels no
+node as spot. How a part is called there is what SkyPilot reads from the label that the file asks for.
+"""
 
 import csv
 import sys
@@ -10,6 +15,7 @@ sys.path.pop(0)
 import sky
 import yaml
 from sky.clouds import CloudImplementationFeatures as Feature
+from sky.provision.kubernetes import utils as cluster
 from sky.utils.registry import CLOUD_REGISTRY
 
 NEEDS = {
@@ -19,22 +25,31 @@ NEEDS = {
     "spot": Feature.SPOT_INSTANCE,
     "mounts": Feature.STORAGE_MOUNTING,
 }
+POOLS: list[str] = []
+sky.clouds.SSH.existing_allowed_contexts = classmethod(lambda cls, silent=False: POOLS)
+cluster.get_spot_label = lambda context: (None, None)
 CLOUDS = Path(__file__).parents[2] / "src/tonnage/export/data/clouds.csv"
 
 for row in csv.DictReader(CLOUDS.read_text(encoding="utf-8").splitlines()):
     if row["target"] != "skypilot" or row["called"] == "kubernetes":
         continue
-    lacking = CLOUD_REGISTRY[row["called"]]._unsupported_features_for_resources(sky.Resources())
+    name, _, pool = row["called"].partition("/")
+    POOLS.append(f"ssh-{pool}")
+    lacking = CLOUD_REGISTRY[name]._unsupported_features_for_resources(sky.Resources())
     found = ";".join(need for need, feature in NEEDS.items() if feature in lacking)
     assert found == row["lacks"], f"{row['called']} lacks {found or 'nothing'}, not {row['lacks'] or 'nothing'}"
 
 for path in sys.argv[1:]:
     # What only the user knows has to be there, as `--env` would give it.
-    config = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    text = Path(path).read_text(encoding="utf-8")
+    config = yaml.safe_load(text)
     config["envs"] = {name: value or "s3://bucket" for name, value in config.get("envs", {}).items()}
     task = sky.Task.from_yaml_config(config)
     assert task.run, path
     (resources,) = task.resources
+    if isinstance(resources.cloud, sky.clouds.Kubernetes):
+        (label,) = cluster.SkyPilotLabelFormatter.get_label_values(next(iter(resources.accelerators)))
+        assert f"skypilot.co/accelerator={label}" in text, f"{path}: nodes are not labelled {label}"
     needed = resources.get_required_cloud_features() | task.get_required_cloud_features()
     type(resources.cloud).check_features_are_supported(resources, needed)
     many = f"{task.service.min_replicas} replicas" if task.service else f"recovery {resources.job_recovery['strategy']}"

@@ -31,7 +31,7 @@ def read(path: str) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--write":
+    if sys.argv[1:2] == ["--write"]:
         version = vllm.__version__.split("+")[0]
         options = dict(sorted(listing.of_parser(make_arg_parser(FlexibleArgumentParser())).items()))
         listing.write(sys.argv[2], engine="vLLM", version=version, how=f"{HOW} {version}", options=options)

@@ -3,7 +3,8 @@ Write exported files into a folder: what the validators read.
 
 Those of every case that the golden tests keep, of the first option of every example's plan, and of plans that are drawn
 from the models people serve, loads, parts and engines (a draw that nothing fits gives way to the next one). Drawn plans
-are kept with those of `make startable`; `--again` plans anew.
+are kept with those of `make startable`; `--again` plans anew. `--examples` writes the training examples alone, each of
+their first ten options.
 """
 
 from __future__ import annotations
@@ -86,6 +87,14 @@ NODES: Final = {
 SEED: Final = 39
 COUNT: Final = {"serve": 30, "finetune": 8, "train": 2}
 """Plans that are drawn, by their kind."""
+APART: Final = {"staleness": "1", "rollout_count": "8"}
+REINFORCED: Final[dict[str, dict[str, str]]] = {
+    "": {},
+    "-apart": APART,
+    "-fsdp": {"framework": "fsdp"},
+    "-deepspeed": {"framework": "deepspeed", **APART},
+}
+"""Where answers are generated and what trains on them, by the end of a plan's name."""
 ENGINES: Final = ("vllm", "sglang", "trtllm", "llamacpp")
 PARTS: Final = (
     "T4", "A10G", "A100 80GB", "L4", "L40S", "H100", "H100 NVL", "H200", "GH200", "B200", "B300", "RTX PRO 6000",
@@ -108,20 +117,28 @@ def main(folder: Path, *, again: bool) -> None:
         if made["kind"] != "serve":
             expected = _expected(*launchable_option(plan_of_text(json.dumps(made), "the case")))
         _put(folder / case / "expected.json", json.dumps(expected))
-    plans = {**dict(startable.example_plans(again=again)), **dict(drawn(again=again)), **dict(_reinforced())}
-    for name, found in plans.items():
-        launched, option = launchable_option(found)
-        for target in (ready := export.offered(launched, option).ready):
-            for file, text in export.export(launched, option, to=target).items():
-                _put(folder / f"{target}-{name}" / file, text)
-            if isinstance(launched, TrainPlan):
-                _put(folder / f"{target}-{name}" / "expected.json", json.dumps(_expected(launched, option)))
-        print(f"{name}: {option.configuration.label()}: {', '.join(ready)}", flush=True)
-    print(f"{len(plans)} plans")
+    _write_plans(
+        folder, {**dict(startable.example_plans(again=again)), **dict(drawn(again=again)), **dict(_reinforced())}
+    )
     _requests(folder / "requests")
     for name, text in exported(planned(), "ray-data").items():
         (folder / "run-ray-data").mkdir(exist_ok=True)
         (folder / "run-ray-data" / name).write_text(text, encoding="utf-8")
+
+
+def _write_plans(folder: Path, plans: dict[str, Any], *, options: int = 1) -> None:
+    """The files of each plan's first options for every target that can start them."""
+    ranked = [(name, found, rank) for name, found in plans.items() for rank, _ in enumerate(found.options[:options], 1)]
+    for name, found, rank in ranked:
+        launched, option = launchable_option(found, rank=rank)
+        called = f"{name}-{rank}" if rank > 1 else name
+        for target in (ready := export.offered(launched, option).ready):
+            for file, text in export.export(launched, option, to=target).items():
+                _put(folder / f"{target}-{called}" / file, text)
+            if isinstance(launched, TrainPlan):
+                _put(folder / f"{target}-{called}" / "expected.json", json.dumps(_expected(launched, option)))
+        print(f"{called}: {option.configuration.label()}: {', '.join(ready)}", flush=True)
+    print(f"{len(plans)} plans")
 
 
 def drawn(*, again: bool) -> Iterator[tuple[str, Any]]:
@@ -150,11 +167,9 @@ def drawn(*, again: bool) -> Iterator[tuple[str, Any]]:
 
 def _reinforced() -> Iterator[tuple[str, Any]]:
     """A plan of each algorithm of reinforcement learning, with answers on the trainer's accelerators and apart."""
-    for algorithm, apart in itertools.product(
-        ("grpo", "dapo", "ppo", "rloo"), ({}, {"staleness": "1", "rollout_count": "8"})
-    ):
-        made = reinforced(algorithm=algorithm, **apart)
-        yield f"{algorithm}{'-apart' if apart else ''}", plan_of_text(json.dumps(made), algorithm)
+    for algorithm, (name, changes) in itertools.product(("grpo", "dapo", "ppo", "rloo"), REINFORCED.items()):
+        made = reinforced(algorithm=algorithm, **changes)
+        yield f"{algorithm}{name}", plan_of_text(json.dumps(made), algorithm)
 
 
 def _small_plan(**changes: Any) -> Any:
@@ -227,4 +242,9 @@ def _apart(path: Path, text: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), again="--again" in sys.argv)
+    into, anew = Path(sys.argv[1]), "--again" in sys.argv
+    if "--examples" in sys.argv:
+        asked = dict(startable.example_plans(again=anew, kinds=("train", "finetune", "rl")))
+        _write_plans(into, asked, options=startable.FIRST)
+    else:
+        main(into, again=anew)

@@ -13,10 +13,16 @@ TARGET = Target(
 )
 """Source: dstack.ai/docs/reference/dstack.yml/service; names from gpuhunt."""
 
+FLEET = (
+    "It runs on machines that you rent or own and a fleet holds; apply that first: "
+    "{type: fleet, name: NAME, ssh_config: {user: USER, identity_file: KEY, hosts: [ADDRESS, ...]}}"
+)
+"""Without a backend. Source: dstack.ai/docs/concepts/fleets."""
+
 
 def export(d: Deployment) -> str:
     """`service.dstack.yml`."""
-    made, backend = server(d), cloud("dstack", d.provider, needs=())
+    made, backend = server(d), cloud("dstack", d.provider, needs=["spot"] if d.spot else [])
     document: Fields = {
         "type": "service",
         "name": d.name,
@@ -35,7 +41,11 @@ def export(d: Deployment) -> str:
         # Only where regions are written as the provider's own tools do.
         if d.provider in {"aws", "gcp"}:
             document["regions"] = [d.region]
+    else:
+        document["creation_policy"] = "reuse"
     lines = [*made.notes, "HF_TOKEN is taken from the environment of `dstack apply`; it never stands here."]
+    if not backend:
+        lines.append(FLEET)
     return TARGET.yaml(lines, document)
 
 

@@ -50,6 +50,14 @@ Where machines that are the reader's own run: parts are called as their nodes ar
 
 Source: skypilot-org/skypilot README-amd.md; skypilot-catalog catalogs/v8/common/accelerators.csv at 001ca54.
 """
+POOL = "ssh/"
+"""
+Where machines run that the reader rents and SkyPilot does not: joined by `sky ssh up` into a cluster of k3s, whose
+load balancer gives a port to one replica alone, and for NVIDIA's parts alone.
+
+Source: docs.skypilot.co/en/latest/reservations/existing-machines.html; sky/ssh_node_pools/deploy/deploy.py of 0.14.1;
+k3s-io/k3s#1969.
+"""
 IMAGE_GB = 256
 """Disk of a node that trains: image, packages and the base model; checkpoints lie in the bucket. [GB]"""
 SXM_AT_RUNPOD = frozenset({"A100-80GB", "H100", "H200"})
@@ -81,9 +89,11 @@ def export(d: Deployment | TrainingFiles) -> Files:
         },
         "run": command + "\n",
     }
-    lines = [*made.notes, "HF_TOKEN is handed over when it starts (--secret HF_TOKEN); it never stands here."]
-    if document["resources"]["infra"] == OWN_CLUSTER:
-        lines.append(f"It runs on your Kubernetes nodes labelled skypilot.co/accelerator={d.accelerator}.")
+    lines = [
+        *made.notes,
+        *_joined(document["resources"], d.provider, replicas=d.groups),
+        "HF_TOKEN is handed over when it starts (--secret HF_TOKEN); it never stands here.",
+    ]
     return {"service.yaml": TARGET.yaml(lines, document)}
 
 
@@ -115,6 +125,7 @@ def _training(found: TrainingFiles) -> Files:
     }
     lines = [
         *found.lines,
+        *_joined(resources, made.provider),
         "BUCKET (s3://, gs://) keeps the checkpoints. Handed over with --env when it starts:",
         *(f"{variable}: {what}" for variable, what in found.needs.items()),
         "sky jobs launch train.yaml --env BUCKET=... --secret HF_TOKEN",
@@ -125,7 +136,7 @@ def _training(found: TrainingFiles) -> Files:
 def _managed_job(d: Deployment) -> Files:
     """A managed job of one replica: started again elsewhere when it is preempted; finished parts stay."""
     made = server(d)
-    document = {
+    document: Fields = {
         "name": f"{d.name}-batch",
         "resources": {**_resources(d, made.image, mounts=True), "job_recovery": {"strategy": "EAGER_NEXT_REGION"}},
         "workdir": ".",
@@ -136,6 +147,7 @@ def _managed_job(d: Deployment) -> Files:
     }
     lines = [
         *d.lines,
+        *_joined(document["resources"], d.provider),
         "BUCKET (s3://, gs://) holds requests.jsonl and receives answers/part-*.jsonl; finished parts stay.",
     ]
     start = (
@@ -171,7 +183,9 @@ def _placed(found: Deployment | Job, *, per_node: int, needs: Mapping[str, bool]
     asked = {"containers": True, "spot": found.spot, **needs}
     infra = cloud("skypilot", found.provider, needs=[need for need, wanted in asked.items() if wanted])
     known = names(found.accelerator)
-    own = infra == OWN_CLUSTER and not known.skypilot and known.vendor in TARGET.vendors
+    if infra.startswith(POOL) and known.vendor == "amd":
+        infra = OWN_CLUSTER
+    own = infra.startswith((OWN_CLUSTER, POOL)) and not known.skypilot and known.vendor in TARGET.vendors
     name = found.accelerator.upper() if own else known.required("skypilot")
     if infra == "runpod" and name in SXM_AT_RUNPOD and "-sxm" in found.accelerator:
         name = f"{name}-SXM"
@@ -179,3 +193,23 @@ def _placed(found: Deployment | Job, *, per_node: int, needs: Mapping[str, bool]
         "accelerators": {name: per_node},
         "infra": f"{infra}/{found.region}" if infra in {"aws", "gcp"} else infra,
     }
+
+
+def _joined(resources: Fields, provider: str, *, replicas: int = 1) -> list[str]:
+    """How machines that SkyPilot does not rent are given to it; nothing where it rents them."""
+    (name,), infra = resources["accelerators"], resources["infra"]
+    label = f"skypilot.co/accelerator={name.lower()}"
+    if infra == OWN_CLUSTER:
+        return [f"It runs on your Kubernetes nodes labelled {label}."]
+    if not infra.startswith(POOL):
+        return []
+    pool = infra.removeprefix(POOL)
+    lines = [
+        f"SkyPilot {TARGET.version} starts no containers at {provider} by itself: rent the machines there, "
+        "with Ubuntu, NVIDIA's driver and port 6443 open among them.",
+        f"List them in ~/.sky/ssh_node_pools.yaml, {pool}: {{hosts: [ADDRESS, ...]}}, and join them: "
+        f"sky ssh up --infra {pool}",
+        f"Label them: kubectl --context ssh-{pool} label nodes --all {label}",
+    ]
+    several = f"In ~/.sky/config.yaml, as a port there is of one replica: kubernetes: {{context_configs: {{ssh-{pool}: "
+    return [*lines, f"{several}{{ports: podip}}}}}}"] if replicas > 1 else lines
