@@ -68,6 +68,7 @@ def test_fp8_is_quantised_while_loading_only_from_sixteen_bits() -> None:
     ("target", "changes", "told"),
     [
         ("vllm", {"weights": "awq"}, "--checkpoint"),
+        ("all", {"weights": "awq"}, "--checkpoint"),
         ("vllm", {"kv": "int8"}, "KV cache"),
         ("trtllm", {"name": "trtllm"}, "--checkpoint"),
         ("trtllm", {"name": "trtllm", "named": "a/b", **TWO_NODES}, "runs on one; .* plan with --engine"),

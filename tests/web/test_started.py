@@ -56,7 +56,7 @@ def _same_files(client: Any, key: str, plan: Path, *, rank: int, folder: Path) -
     assert [line.split()[0] for line in lines] == [*found["ready"], *found["lacking"], *found["refused"]]
     for target, why in found["refused"].items():
         assert any(line.startswith(target) and line.endswith(why) for line in lines), target
-    if not found["ready"]:
+    if found["lacking"] or not found["ready"]:
         refused = told("export", plan, "--to", "all", "--rank", rank)
         assert refused.exit_code == 2 and found["refused"] | found["lacking"], found
         return

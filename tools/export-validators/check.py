@@ -149,7 +149,7 @@ CHECKS: Final = (
         ("grafana*/dashboard.json",),
     ),
     Check("accelerate", "load_config_from_file", "accelerate", TRAINING, ("accelerate.py",), ("*/accelerate.yaml",)),
-    Check("deepspeed", "DeepSpeedZeroConfig", "deepspeed", TRAINING, ("deepspeed.py",), ("*/deepspeed.json",)),
+    Check("deepspeed", "DeepSpeedConfig", "deepspeed", TRAINING, ("deepspeed.py",), ("*/deepspeed.json",)),
     Check(
         "torchrun",
         "runs on 2 ranks; read back",

@@ -107,14 +107,14 @@ def written(plan: Plan, option: Option, *, to: str) -> Written:
     Raises
     ------
     BadRequest
-        As `export`; of every target: none can start it.
+        As `export`; of every target: none can start it, or what would serve needs a checkpoint named.
     """
     then = acceptance(option) if isinstance(option, ServeOption | BatchOption) else ()
     if to != EVERY:
         files, target = export(plan, option, to=to), known_targets()[to]
         return Written(files, target.title, target.start_of(files), then)
     found = offered(plan, option)
-    if not found.ready:
+    if found.lacking or not found.ready:
         why = f"no target starts {option.configuration.label()} rented at {option.bill.provider}; --to list says why"
         raise BadRequest(next(iter(found.lacking.values()), why))
     files, known = Files(), known_targets()
@@ -124,8 +124,8 @@ def written(plan: Plan, option: Option, *, to: str) -> Written:
         files |= {f"{name}/{file}": text for file, text in made.items()}
         told.append(f"{name}: {known[name].start_of(made)}")
     told += ["", *then] if then else []
-    told += ["", "Not written:", *(f"{name}: {why}" for name, why in {**found.lacking, **found.refused}.items())]
-    told += ["", "What no file could be tried with stands in its own head, with the plan it was written from."]
+    told += ["", "Not written:", *(f"{name}: {why}" for name, why in found.refused.items())]
+    told += ["", "The head of each says what has to be there first, what was not tried, and the plan it was written from."]
     return Written(
         {"README.txt": "\n".join(told) + "\n", **files}, "Every target", "the command that README.txt names", then
     )
