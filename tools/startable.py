@@ -3,9 +3,10 @@ Does what is answered start? `make startable` counts it: thirty models under thr
 
 Plans are kept in `build/startable`, so that exporters are tried again in seconds; `--again` plans anew. Of a served
 model the first option must start on its engine and on Kubernetes without a further flag, from a checkpoint that is
-known (on its engine alone where workers are rented, which have no nodes, counted apart); SkyPilot and dstack are counted
-where their files start it, on machines that they rent or that are joined. Of an example each of the first ten options must start,
-on every target that is offered for it. What fails is named with its reason, and so is an option that no target starts.
+known (on its engine alone where workers are rented, which have no nodes, counted apart); SkyPilot and dstack are
+counted where their files start it, on machines that they rent or that are joined. Of an example each of the first ten
+options must start, on every target that is offered for it. What fails is named with its reason, and so is an option
+that no target starts.
 """
 
 from __future__ import annotations

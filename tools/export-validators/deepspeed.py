@@ -15,7 +15,7 @@ STAGES = {"zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "hsdp": 3, "none": 0}
 for path in map(Path, sys.argv[1:]):
     expected = json.loads(path.with_name("expected.json").read_text(encoding="utf-8"))
     # On as many ranks as planned: it asserts that they, micro-batch and accumulation make the batch.
-    config.dist = SimpleNamespace(get_rank=lambda: 0, get_world_size=lambda: expected["dp"])
+    config.dist = SimpleNamespace(get_rank=lambda: 0, get_world_size=lambda ranks=expected["dp"]: ranks)
     read = config.DeepSpeedConfig(str(path))
     found = {
         "micro_batch": read.train_micro_batch_size_per_gpu,

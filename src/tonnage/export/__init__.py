@@ -125,7 +125,7 @@ def written(plan: Plan, option: Option, *, to: str) -> Written:
         told.append(f"{name}: {known[name].start_of(made)}")
     told += ["", *then] if then else []
     told += ["", "Not written:", *(f"{name}: {why}" for name, why in found.refused.items())]
-    told += ["", "The head of each says what has to be there first, what was not tried, and the plan it was written from."]
+    told += ["", "The head of each says what has to be there first, what was not tried, and which plan it is of."]
     return Written(
         {"README.txt": "\n".join(told) + "\n", **files}, "Every target", "the command that README.txt names", then
     )
