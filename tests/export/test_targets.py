@@ -132,11 +132,23 @@ def test_parts_on_machines_of_ones_own_are_asked_for_by_the_label_of_a_cluster()
     assert "skypilot.co/accelerator=a100-80gb" in written("skypilot", provider="own", accelerator="a100-sxm4-80gb")
 
 
-def test_machines_that_an_orchestrator_does_not_rent_are_joined_and_no_other_is_taken() -> None:
-    text = written("skypilot", provider="hyperstack")
-    assert yaml.safe_load(text)["resources"]["infra"] == "ssh/hyperstack"
-    assert "ssh-hyperstack label nodes --all skypilot.co/accelerator=h100" in text and "{ports: podip}" in text
-    assert "podip" not in written("skypilot", provider="hyperstack", replicas=1)
+def test_machines_that_an_orchestrator_does_not_rent_are_joined_and_no_other_is_taken(tmp_path: Path) -> None:
+    found = exported(plan(provider="hyperstack"), "skypilot")
+    assert yaml.safe_load(found["service.yaml"])["resources"]["infra"] == "ssh/llama-3-1-70b-instruct"
+    assert "{ports: podip}" in found["service.yaml"]
+    assert "podip" not in exported(plan(provider="hyperstack", replicas=1), "skypilot")["service.yaml"]
+    for tool in ("sky", "kubectl"):
+        (tmp_path / tool).write_text(f'#!/bin/bash\necho {tool} "$@" | tee -a called\n')
+        (tmp_path / tool).chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOSTS": "10.0.0.1 10.0.0.2"}
+    subprocess.run(["bash", "-c", found["pool.sh"]], cwd=tmp_path, env=env, check=True)
+    assert yaml.safe_load((tmp_path / "pool.yaml").read_text()) == {
+        "llama-3-1-70b-instruct": {"hosts": ["10.0.0.1", "10.0.0.2"]}
+    }
+    assert (tmp_path / "called").read_text().splitlines() == [
+        "sky ssh up --infra llama-3-1-70b-instruct --file pool.yaml",
+        "kubectl --context ssh-llama-3-1-70b-instruct label nodes --all --overwrite skypilot.co/accelerator=h100",
+    ]
     assert yaml.safe_load(written("skypilot", provider="crusoe", accelerator="mi300x"))["resources"]["infra"] == (
         "kubernetes"
     ), "sky ssh up sets up NVIDIA's parts alone"

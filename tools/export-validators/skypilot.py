@@ -1,8 +1,8 @@
 """
 Read SkyPilot files with SkyPilot: the task, its resources, its service, and that their cloud offers all of it.
 
-Pools of machines are joined in name alone: SkyPilot's list of them holds those that files name, and their k3s labels no
-node as spot. How a part is called there is what SkyPilot reads from the label that the file asks for.
+Pools of machines are joined in name alone: SkyPilot's list of them holds every one, and their k3s labels no node as
+spot. How a part is called there is what SkyPilot reads from the label that the files ask for.
 """
 
 import csv
@@ -25,17 +25,23 @@ NEEDS = {
     "spot": Feature.SPOT_INSTANCE,
     "mounts": Feature.STORAGE_MOUNTING,
 }
-POOLS: list[str] = []
-sky.clouds.SSH.existing_allowed_contexts = classmethod(lambda cls, silent=False: POOLS)
+
+
+class Pools(list):
+    """Every pool that a file names is one."""
+
+    def __contains__(self, name: object) -> bool:
+        return str(name).startswith("ssh-")
+
+
+sky.clouds.SSH.existing_allowed_contexts = classmethod(lambda cls, silent=False: Pools())
 cluster.get_spot_label = lambda context: (None, None)
 CLOUDS = Path(__file__).parents[2] / "src/tonnage/export/data/clouds.csv"
 
 for row in csv.DictReader(CLOUDS.read_text(encoding="utf-8").splitlines()):
     if row["target"] != "skypilot" or row["called"] == "kubernetes":
         continue
-    name, _, pool = row["called"].partition("/")
-    POOLS.append(f"ssh-{pool}")
-    lacking = CLOUD_REGISTRY[name]._unsupported_features_for_resources(sky.Resources())
+    lacking = CLOUD_REGISTRY[row["called"]]._unsupported_features_for_resources(sky.Resources())
     found = ";".join(need for need, feature in NEEDS.items() if feature in lacking)
     assert found == row["lacks"], f"{row['called']} lacks {found or 'nothing'}, not {row['lacks'] or 'nothing'}"
 
@@ -49,7 +55,8 @@ for path in sys.argv[1:]:
     (resources,) = task.resources
     if isinstance(resources.cloud, sky.clouds.Kubernetes):
         (label,) = cluster.SkyPilotLabelFormatter.get_label_values(next(iter(resources.accelerators)))
-        assert f"skypilot.co/accelerator={label}" in text, f"{path}: nodes are not labelled {label}"
+        told = (text, *(script.read_text(encoding="utf-8") for script in Path(path).parent.glob("pool.sh")))
+        assert f"skypilot.co/accelerator={label}" in "".join(told), f"{path}: nodes are not labelled {label}"
     needed = resources.get_required_cloud_features() | task.get_required_cloud_features()
     type(resources.cloud).check_features_are_supported(resources, needed)
     many = f"{task.service.min_replicas} replicas" if task.service else f"recovery {resources.job_recovery['strategy']}"

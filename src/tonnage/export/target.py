@@ -33,6 +33,8 @@ class Target(Record, kw_only=True):
     """The command that uses them; more than one of its kinds may need another."""
     starts: Mapping[str, str] = {}
     """Those, by the file that they need."""
+    before: Mapping[str, str] = {}
+    """What stands before the command, by the file that it runs."""
     kinds: tuple[str, ...] = ("serve",)
     objectives: tuple[str, ...] = ("sft",)
     """Of fine-tuning, that its files can say."""
@@ -82,7 +84,8 @@ class Target(Record, kw_only=True):
 
     def start_of(self, files: Collection[str]) -> str:
         """The command that uses the files that were written."""
-        return next((command for name, command in self.starts.items() if name in files), self.start)
+        before = "".join(command for name, command in self.before.items() if name in files)
+        return before + next((command for name, command in self.starts.items() if name in files), self.start)
 
     def yaml(self, lines: Iterable[str], *documents: Fields, beside: str = "") -> str:
         """YAML under the comment at the top of its files; `beside` names what else they were written for."""

@@ -15,7 +15,7 @@ TARGET = Target(
 
 FLEET = (
     "It runs on machines that you rent or own and a fleet holds; apply that first: "
-    "{type: fleet, name: NAME, ssh_config: {user: USER, identity_file: KEY, hosts: [ADDRESS, ...]}}"
+    "{type: fleet, name: NAME, blocks: auto, ssh_config: {user: USER, identity_file: KEY, hosts: [ADDRESS, ...]}}"
 )
 """Without a backend. Source: dstack.ai/docs/concepts/fleets."""
 

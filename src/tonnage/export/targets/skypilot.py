@@ -26,8 +26,18 @@ from tonnage.export.targets.vllm import settings
 TARGET = Target(
     title="SkyPilot",
     version="0.14.1",
-    files=("service.yaml", "job.yaml", "train.yaml", "launch.sh", "batch.py", "engine.json", *FRAMEWORK_FILES),
+    files=(
+        "service.yaml",
+        "job.yaml",
+        "train.yaml",
+        "pool.sh",
+        "launch.sh",
+        "batch.py",
+        "engine.json",
+        *FRAMEWORK_FILES,
+    ),
     start="sky serve up service.yaml --secret HF_TOKEN",
+    before={"pool.sh": 'HOSTS="ADDRESS ..." bash pool.sh && '},
     starts={
         "train.yaml": "sky jobs launch train.yaml --env BUCKET=... --secret HF_TOKEN",
         "job.yaml": "BUCKET=... bash launch.sh",
@@ -50,7 +60,7 @@ Where machines that are the reader's own run: parts are called as their nodes ar
 
 Source: skypilot-org/skypilot README-amd.md; skypilot-catalog catalogs/v8/common/accelerators.csv at 001ca54.
 """
-POOL = "ssh/"
+POOL = "ssh"
 """
 Where machines run that the reader rents and SkyPilot does not: joined by `sky ssh up` into a cluster of k3s, whose
 load balancer gives a port to one replica alone, and for NVIDIA's parts alone.
@@ -89,12 +99,13 @@ def export(d: Deployment | TrainingFiles) -> Files:
         },
         "run": command + "\n",
     }
+    joined, pool = _joined(d, document["resources"], replicas=d.groups)
     lines = [
         *made.notes,
-        *_joined(document["resources"], d.provider, replicas=d.groups),
+        *joined,
         "HF_TOKEN is handed over when it starts (--secret HF_TOKEN); it never stands here.",
     ]
-    return {"service.yaml": TARGET.yaml(lines, document)}
+    return {"service.yaml": TARGET.yaml(lines, document), **pool}
 
 
 def _training(found: TrainingFiles) -> Files:
@@ -123,14 +134,15 @@ def _training(found: TrainingFiles) -> Files:
         ),
         "run": f"{PLACE}\n{links}\nexec bash {found.script}\n",
     }
+    joined, pool = _joined(made, resources)
     lines = [
         *found.lines,
-        *_joined(resources, made.provider),
+        *joined,
         "BUCKET (s3://, gs://) keeps the checkpoints. Handed over with --env when it starts:",
         *(f"{variable}: {what}" for variable, what in found.needs.items()),
         "sky jobs launch train.yaml --env BUCKET=... --secret HF_TOKEN",
     ]
-    return {"train.yaml": TARGET.yaml(lines, document), **found.files}
+    return {"train.yaml": TARGET.yaml(lines, document), **pool, **found.files}
 
 
 def _managed_job(d: Deployment) -> Files:
@@ -145,9 +157,10 @@ def _managed_job(d: Deployment) -> Files:
         "envs": {"BUCKET": None, "SHARD": "0", "SHARDS": str(d.replicas)},
         "run": "INPUT=/batch/requests.jsonl OUTPUT=/batch/answers python3 batch.py\n",
     }
+    joined, pool = _joined(d, document["resources"])
     lines = [
         *d.lines,
-        *_joined(document["resources"], d.provider),
+        *joined,
         "BUCKET (s3://, gs://) holds requests.jsonl and receives answers/part-*.jsonl; finished parts stay.",
     ]
     start = (
@@ -157,6 +170,7 @@ def _managed_job(d: Deployment) -> Files:
     return {
         "job.yaml": TARGET.yaml(lines, document),
         "launch.sh": TARGET.script(lines, start, needs={"BUCKET": "s3:// or gs:// with requests.jsonl"}),
+        **pool,
         **batch_files(d, settings=settings(d)),
     }
 
@@ -183,33 +197,34 @@ def _placed(found: Deployment | Job, *, per_node: int, needs: Mapping[str, bool]
     asked = {"containers": True, "spot": found.spot, **needs}
     infra = cloud("skypilot", found.provider, needs=[need for need, wanted in asked.items() if wanted])
     known = names(found.accelerator)
-    if infra.startswith(POOL) and known.vendor == "amd":
+    if infra == POOL and known.vendor == "amd":
         infra = OWN_CLUSTER
-    own = infra.startswith((OWN_CLUSTER, POOL)) and not known.skypilot and known.vendor in TARGET.vendors
+    own = infra in {OWN_CLUSTER, POOL} and not known.skypilot and known.vendor in TARGET.vendors
     name = found.accelerator.upper() if own else known.required("skypilot")
     if infra == "runpod" and name in SXM_AT_RUNPOD and "-sxm" in found.accelerator:
         name = f"{name}-SXM"
-    return {
-        "accelerators": {name: per_node},
-        "infra": f"{infra}/{found.region}" if infra in {"aws", "gcp"} else infra,
-    }
+    within = {"aws": found.region, "gcp": found.region, POOL: found.name}.get(infra)
+    return {"accelerators": {name: per_node}, "infra": f"{infra}/{within}" if within else infra}
 
 
-def _joined(resources: Fields, provider: str, *, replicas: int = 1) -> list[str]:
-    """How machines that SkyPilot does not rent are given to it; nothing where it rents them."""
-    (name,), infra = resources["accelerators"], resources["infra"]
+def _joined(found: Deployment | Job, resources: Fields, *, replicas: int = 1) -> tuple[list[str], Files]:
+    """How machines that SkyPilot does not rent are given to it, and the script that does; none where it rents them."""
+    (name,), (infra, _, pool) = resources["accelerators"], resources["infra"].partition("/")
     label = f"skypilot.co/accelerator={name.lower()}"
     if infra == OWN_CLUSTER:
-        return [f"It runs on your Kubernetes nodes labelled {label}."]
-    if not infra.startswith(POOL):
-        return []
-    pool = infra.removeprefix(POOL)
+        return [f"It runs on your Kubernetes nodes labelled {label}."], {}
+    if infra != POOL:
+        return [], {}
     lines = [
-        f"SkyPilot {TARGET.version} starts no containers at {provider} by itself: rent the machines there, "
-        "with Ubuntu, NVIDIA's driver and port 6443 open among them.",
-        f"List them in ~/.sky/ssh_node_pools.yaml, {pool}: {{hosts: [ADDRESS, ...]}}, and join them: "
-        f"sky ssh up --infra {pool}",
-        f"Label them: kubectl --context ssh-{pool} label nodes --all {label}",
+        f"SkyPilot {TARGET.version} starts no containers at {found.provider} by itself: rent the machines there, with "
+        "Ubuntu, NVIDIA's driver and port 6443 open among them, and join them: pool.sh."
     ]
-    several = f"In ~/.sky/config.yaml, as a port there is of one replica: kubernetes: {{context_configs: {{ssh-{pool}: "
-    return [*lines, f"{several}{{ports: podip}}}}}}"] if replicas > 1 else lines
+    if replicas > 1:
+        podip = f"kubernetes: {{context_configs: {{ssh-{pool}: {{ports: podip}}}}}}"
+        lines.append(f"In ~/.sky/config.yaml, as a port there is of one replica: {podip}")
+    body = (
+        f"printf '{pool}: {{hosts: [%s]}}\\n' \"${{HOSTS// /, }}\" > pool.yaml\n"
+        f"sky ssh up --infra {pool} --file pool.yaml\n"
+        f"kubectl --context ssh-{pool} label nodes --all --overwrite {label}\n"
+    )
+    return lines, {"pool.sh": TARGET.script(lines, body, needs={"HOSTS": "addresses of the machines, spaces between"})}
