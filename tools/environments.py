@@ -30,6 +30,9 @@ TORCH: Final = "torch==2.13.0+cpu"
 # The package pins libraries of images and sound that do not match its torch; text and options need none.
 VLLM_WITHOUT: Final = ("torchvision", "torchaudio", "torchcodec")
 
+TRAINING: Final = (
+    "accelerate==1.15.0", "deepspeed==0.19.8", "trl==1.16.0", "peft==0.21.2", "datasets==5.2.0", "transformers==5.23.0",
+)  # fmt: skip
 # What axolotl 0.19.0 pins, as far as its validation imports it; the wheel itself goes in without its needs.
 AXOLOTL: Final = (
     "transformers==5.16.1", "accelerate==1.13.0", "huggingface_hub==1.17.0", "tokenizers==0.23.1", "pydantic==2.12.5",
@@ -71,17 +74,7 @@ ENVIRONMENTS: Final = {
     "handoff/grafana": Environment(("grafana-foundation-sdk==1769699998!10.1.0",)),
     # One copy of PyTorch, 1 GB, under the programs of training.
     "handoff/torch": Environment((TORCH, "numpy", "packaging", "pyyaml", "tqdm")),
-    "handoff/training": Environment(
-        (
-            "accelerate==1.15.0",
-            "deepspeed==0.19.8",
-            "trl==1.16.0",
-            "peft==0.21.2",
-            "datasets==5.2.0",
-            "transformers==5.23.0",
-        ),
-        over="handoff/torch",
-    ),
+    "handoff/training": Environment(TRAINING, over="handoff/torch"),
     "handoff/axolotl": Environment(AXOLOTL, later=("axolotl==0.19.0",), over="handoff/torch"),
     "handoff/megatron": Environment((), later=("megatron-core==0.19.2",), over="handoff/torch"),
     "handoff/torchtitan": Environment(TORCHTITAN, later=("torchtitan==0.3.0",), over="handoff/torch"),

@@ -262,7 +262,7 @@ def version_of(check: Check) -> str:
 
 
 def run(check: Check) -> dict[str, str]:
-    """One check: its row of the table; a pattern without a file is a mistake here, not a success there."""
+    """One check, its row of the table; a pattern without a file is a mistake here, not a success there."""
     given = files_of(check)
     if not given:
         sys.exit(f"export-validators: nothing was written for {', '.join(check.files)}")
@@ -299,9 +299,8 @@ def main(targets: list[str], *, again: bool, examples: bool) -> None:
                  f"{', '.join(sorted({check.target for check in CHECKS}))}")  # fmt: skip
     shutil.rmtree(FILES, ignore_errors=True)
     words = [word for word, given in (("--again", again), ("--examples", examples)) if given]
-    if (
-        code := subprocess.run([sys.executable, str(HERE / "write.py"), str(FILES), *words], check=False).returncode
-    ) != 0:
+    asked = [sys.executable, str(HERE / "write.py"), str(FILES), *words]
+    if (code := subprocess.run(asked, check=False).returncode) != 0:
         sys.exit(code)
     wanted = [check for check in CHECKS if not targets or check.target in targets]
     if examples:

@@ -117,9 +117,8 @@ def main(folder: Path, *, again: bool) -> None:
         if made["kind"] != "serve":
             expected = _expected(*launchable_option(plan_of_text(json.dumps(made), "the case")))
         _put(folder / case / "expected.json", json.dumps(expected))
-    _write_plans(
-        folder, {**dict(startable.example_plans(again=again)), **dict(drawn(again=again)), **dict(_reinforced())}
-    )
+    plans = {**dict(startable.example_plans(again=again)), **dict(drawn(again=again)), **dict(_reinforced())}
+    _write_plans(folder, plans)
     _requests(folder / "requests")
     for name, text in exported(planned(), "ray-data").items():
         (folder / "run-ray-data").mkdir(exist_ok=True)
