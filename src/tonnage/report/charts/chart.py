@@ -1,5 +1,5 @@
 """
-One chart: what is drawn, and the same numbers as a table; memory by what fills it, prices over time.
+One chart: what is drawn, and the same numbers as a table; memory by what fills it.
 
 A chart holds no pixels. `specification` gives the Vega-Lite document, a plain dictionary that any renderer draws and
 any test can read; `svg` draws it by vl-convert, without a browser or a request.
@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from tonnage.domain.answer import Quantity
-from tonnage.domain.listing import Listing
 from tonnage.errors import BadRequest
 from tonnage.record import Record
 from tonnage.units import show
@@ -377,54 +376,3 @@ def _named_apart(bars: Sequence[Bar]) -> list[Bar]:
         seen[name] += 1
         named.append((f"{name} ({seen[name]})" if seen[name] > 1 else name, memory, limit))
     return named
-
-
-MOST_SELLERS = 6
-"""Accelerators in one picture."""
-
-
-def price_chart(listing: Listing) -> tuple[Chart, ...]:
-    """The path of each accelerator, those with most days first; nothing where none has two."""
-    paths: dict[str, list[dict[str, Any]]] = {}
-    for row in listing.rows:
-        paths.setdefault(row["accelerator"], []).append(row)
-    several = sorted((path for path in paths.values() if len(path) > 1), key=lambda path: -len(path))[:MOST_SELLERS]
-    if not several:
-        return ()
-    values = [
-        (row["accelerator"], row["date"], row["market"], row["low"], row["high"], row["sellers"])
-        for path in several
-        for row in path
-    ]
-    x = axis("date", "day of the prices", kind="temporal")
-    shade = colour("accelerator")
-    y = axis("market", "USD per accelerator-hour, on demand", scale={"type": "log"})
-    body = layer_charts(
-        records(("accelerator", "date", "market", "low", "high", "sellers"), values),
-        {
-            "mark": {"type": "area", "fillOpacity": 0.15, "strokeOpacity": 0.9, "strokeWidth": 1},
-            "encoding": {
-                "x": x,
-                "y": axis("low", "", scale={"type": "log"}),
-                "y2": {"field": "high"},
-                "color": shade,
-                "stroke": shade,
-            },
-        },
-        {
-            "mark": {"type": "line", "point": True, "interpolate": "step-after", "tooltip": True},
-            "encoding": {"x": x, "y": y, "color": shade},
-        },
-    )
-    rows = [(name, day, f"{price:.2f}", f"{low:.2f}-{high:.2f}", f"{n:g}") for name, day, price, low, high, n in values]
-    return (
-        Chart(
-            "prices",
-            "What an accelerator-hour was asked for",
-            "Median over sellers of their last price until a day, and the range of eight in ten of them. Sellers "
-            "join on the day of their first dated price, so that a step may be another seller and not another price.",
-            body=body,
-            columns=("accelerator", "day", "USD/h", "spread", "sellers"),
-            rows=tuple(rows),
-        ),
-    )
