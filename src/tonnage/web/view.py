@@ -63,7 +63,7 @@ TABS: Final = {
 }
 """Tab -> words in the name of a chart or the title of a section that belongs there; what has none stands under Why."""
 OPENED: Final = "Where numbers come from"
-LEADING: Final = ("frontier", "fleet", "cost", "owning", "phases", "hits", "buys", "changes", "scores")
+LEADING: Final = ("frontier", "fleet", "cost", "owning", "phases", "hits", "buys", "changes", "scores", "break-even")
 """Charts that stand beside the answer, not in a tab."""
 
 

@@ -108,12 +108,12 @@ def _better(answer: Adoption) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = [("better" if answer.saving or answer.current is None else "next", options[0])]
     if _cheaper_nearby(answer):
         assert answer.sides.nearby is not None
-        found.append(("stays there", answer.sides.nearby.options[0]))
+        found.append(("same provider", answer.sides.nearby.options[0]))
     if answer.current is not None:
         own = answer.current.options[0].configuration.accelerator
         same = next((option for option in options if option.configuration.accelerator == own), None)
         if same is not None and all(same is not option for _, option in found):
-            found.append(("same part", same))
+            found.append(("same accelerator", same))
     return found
 
 
@@ -169,8 +169,11 @@ def advice_document(answer: Advice, *, most: int | None = None) -> Document:
     known = [(metric, s) for metric in SPEEDS if (s := getattr(seen, metric.name))]
     measured = [f"mean {metric.title} {show(s, metric.unit)}" for metric, s in known]
     return document(
-        f"Seen: {show(seen.rate_per_s, '1/s')}, {seen.prompt_tokens:,.0f} prompt and "
-        f"{seen.output_tokens:,.0f} output tokens" + (", " + ", ".join(measured) if measured else ""),
+        Text(
+            f"Seen: {show(seen.rate_per_s, '1/s')}, {seen.prompt_tokens:,.0f} prompt and "
+            f"{seen.output_tokens:,.0f} output tokens" + (", " + ", ".join(measured) if measured else ""),
+            kind="asked",
+        ),
         Headline(answer.sentence, good=answer.today.keeps and not answer.unexplained),
         (f"! {missed}" for missed in answer.unexplained),
         _actions(answer, shown),

@@ -127,7 +127,7 @@ def _classes(profile: SessionProfile) -> dict[str, Contents]:
         )
         for one in profile.classes
     ]
-    heads = ["sessions>", "first prompt>", "new a turn>", "answer>", "go on after turn 1 2 3+>", "gap>", "branch>"]
+    heads = ["sessions>", "first prompt>", "new a turn>", "answer>", "goes on after turn 1, 2, 3+>", "gap>", "branch>"]
     shared = [f"{tokens:,.0f} tokens begin {share:.0%} of the sessions" for tokens, share in profile.shared[:8]]
     return {
         "Fitted sessions (medians)": grid(heads, rows),

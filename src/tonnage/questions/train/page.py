@@ -88,7 +88,7 @@ def _meters(plan: TrainPlan, best: TrainOption) -> list[Meter]:
     wall, deadline, budget = best.run.wall_s, plan.request.deadline_s, plan.request.budget_usd
     return [
         meter("time", wall, limit=deadline),
-        Meter("P90", show(best.run.wall_p90_s, "s")),
+        Meter("time, 9 in 10 runs", show(best.run.wall_p90_s, "s")),
         meter("cost", best.cost, limit=budget),
         meter("memory", best.memory, limit=best.limit_bytes),
         Meter("MFU", percent(best.mfu)),

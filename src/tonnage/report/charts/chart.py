@@ -11,6 +11,7 @@ import importlib.util
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from typing import Any, Final
 
 from tonnage.domain.answer import Quantity
@@ -140,38 +141,84 @@ def named_points(
     reach: float = 0.0,
 ) -> dict[str, Any]:
     """
-    Points (fields x and y) with their names over other layers; the first is ringed.
+    Points (fields x and y) with their names over other layers; the first is ringed, and the axis holds `reach` too.
 
-    Names stand above their points, every second one and a single one below unless the axis is there, and beside those
-    near either end of the plot, whose axis holds `reach` too.
+    Names stand where they have room (`place_names`), the first ones first.
     """
-    ordered = sorted(points, key=lambda point: point[1:])
-    named = [point for point in ordered if point[0]]
-    place, top = along(x, [*(point[1] for point in points), reach]), max(point[2] for point in points)
-    from_zero = "domainMin" in y.get("scale", {})
-
-    def below(point: tuple[str, float, float]) -> bool:
-        room = not from_zero or point[2] > LOW * top
-        return room and point in named and (len(named) == 1 or bool(named.index(point) % 2))
-
-    values = [(*point, point is points[0], below(point), side(place(point[1]))) for point in ordered]
+    place, ups = along(x, [*(point[1] for point in points), reach]), [point[2] for point in points]
+    low, high = 0.0 if "domainMin" in y.get("scale", {}) else min(ups), max(ups)
+    places = place_names((name, place(at), HEIGHT * (high - up) / ((high - low) or 1.0)) for name, at, up in points)
+    values = [(*point, point is points[0], *where) for point, where in zip(points, places, strict=True)]
+    values.sort(key=lambda value: value[1:3])  # as lines under them are drawn
     at = {"x": x, "y": y}
-    names: list[dict[str, Any]] = [
-        {"transform": [{"filter": f"{'' if under_it else '!'}datum.below && datum.side == '{where}'"}],
-         "mark": {"type": "text", "dy": away, "align": align, "dx": aside},
-         "encoding": {**at, "text": {"field": "name"}}}
-        for under_it, away in ((False, -14), (True, 21))
-        for where, (align, aside) in SIDES.items()
-        if any(value[-2:] == (under_it, where) for value in values)  # an axis over no values has no extent
-    ]  # fmt: skip
     return layer_charts(
-        records(("name", "x", "y", "first", "below", "side"), values),
+        records(("name", "x", "y", "first", *PLACED), values),
         *under,
         {"mark": {"type": "point", "filled": True, "size": 70, "tooltip": {"content": "data"}}, "encoding": at},
         {"transform": [{"filter": "datum.first"}], "mark": {"type": "point", "size": 260, "strokeWidth": 2},
          "encoding": at},
-        *names,
+        *name_layers(places, at),
     )  # fmt: skip
+
+
+WIDTHS: Final = (280.0, 560.0, 1000.0)
+"""Of the plot on a phone, in a column and over a page: the wider, the more names have room. [px]"""
+HEIGHT: Final = 250.0
+"""Of the part of the plot that holds points. [px]"""
+LETTER, LINE = 6.4, 14.0
+"""Width of a letter, height of a line. [px]"""
+PLACED: Final = ("align", "dy", "from")
+Place = tuple[str, int, float]
+"""Alignment of a name, how far below its point it stands [px], and the width of the plot from which on it does [px]."""
+
+
+def place_names(named: Iterable[tuple[str, float, float]]) -> list[Place]:
+    """
+    Where names have room beside their points, the first ones first; one that never has stands nowhere.
+
+    Parameters
+    ----------
+    named : iterable of (str, float, float)
+        Name, how far along the plot its point lies [0 to 1], how far down [px]. An empty name is none.
+
+    Examples
+    --------
+    >>> place_names([("here", 0.5, 100.0), ("close to it", 0.5, 104.0), ("", 0.9, 0.0)])
+    [('center', -14, 280.0), ('center', 21, 280.0), ('', 0, 0.0)]
+    """
+    points = list(named)
+    found: dict[int, Place] = {}
+
+    def box(one: int, align: str, dy: int, width: float) -> tuple[float, float, float]:
+        name, along, down = points[one]
+        left = along * width - {"left": 0.0, "center": 0.5, "right": 1.0}[align] * LETTER * len(name)
+        return left, left + LETTER * len(name), down + dy
+
+    for width in WIDTHS:
+        for one, (name, *_) in enumerate(points):
+            others = [box(other, *place[:2], width) for other, place in found.items()]
+            for align, dy in product(("center", "right", "left"), (-14, 21)) if name and one not in found else ():
+                left, right, y = box(one, align, dy, width)
+                inside = left >= -LETTER and right <= width + LETTER
+                if inside and not any(left < its[1] and its[0] < right and abs(y - its[2]) < LINE for its in others):
+                    found[one] = (align, dy, width)
+                    break
+    return [found.get(one, ("", 0, 0.0)) for one in range(len(points))]
+
+
+def name_layers(places: Iterable[Place], at: dict[str, Any]) -> list[dict[str, Any]]:
+    """Layers that write the field `name` of each value with its place in the fields `PLACED`."""
+    marks = ({"type": "text", "align": align, "dy": dy} for align, dy, _ in dict.fromkeys(places) if align)
+    return [
+        {
+            "transform": [
+                {"filter": f"datum.align == '{mark['align']}' && datum.dy == {mark['dy']} && width >= datum.from"}
+            ],
+            "layer": [{"mark": {**mark, "style": "halo", "aria": False}}, {"mark": mark}],
+            "encoding": {"x": at["x"], "y": at["y"], "text": {"field": "name"}},
+        }
+        for mark in {str(mark): mark for mark in marks}.values()
+    ]
 
 
 def along(x: dict[str, Any], values: Sequence[float]) -> Callable[[float], float]:
