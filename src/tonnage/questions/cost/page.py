@@ -39,9 +39,9 @@ def rent_or_buy_document(answer: RentOrBuy, *, most: int | None = None) -> Docum
         question=_question(answer),
         answer=_decision(answer),
         meters=[
-            Meter(f"owning, {_kept(answer)}", money(answer.owning.value), interval=limits(answer.owning)),
-            Meter("owning, $ per used hour of one", f"${owned.value:,.2f}", interval=limits(owned)),
-            Meter("owning, $ per hour of one", f"${answer.owned_usd_per_hour:,.2f}"),
+            Meter(f"owning for {_kept(answer)}", money(answer.owning.value), interval=limits(answer.owning)),
+            Meter("per used accelerator-hour", f"${owned.value:,.2f}", interval=limits(owned)),
+            Meter("per accelerator-hour", f"${answer.owned_usd_per_hour:,.2f}"),
         ],
         table=_rents(answer, rents) if rents else None,
         risks=[
