@@ -141,7 +141,7 @@ def _row(label: str, option: ServeOption | TrainOption) -> tuple[str, ...]:
             price,
             f"{option.usd_per_month:,.0f}",
             *(show(getattr(seen, metric.name).value, metric.unit, digits=2) for metric in SPEEDS),
-            f"{most:.3g}",
+            show(most, "count"),
             chance_text(option.chance),
             where,
         )
@@ -243,7 +243,7 @@ def _state_row(name: str, state: State, saved: float) -> tuple[str, ...]:
         f"{state.usd_per_month:,.0f}",
         f"{saved:,.0f}" if saved else "",
         *(show(getattr(state.replayed or state, metric.name), metric.unit, digits=2) for metric in SPEEDS),
-        f"{state.most_per_s:.3g}",
+        show(state.most_per_s, "count"),
         chance_text(state.chance),
     )
 

@@ -69,7 +69,7 @@ def session_sections(plan: ServePlan) -> dict[str, Contents]:
             f"{size.name} (this plan)" if size.now else size.name,
             f"{size.tokens:,.0f}" if size.tokens < 1e11 else "–",
             f"{size.hit_rate:.1%}",
-            f"{size.rate_per_s:.3g}",
+            show(size.rate_per_s, "count"),
             f"{size.replicas:,}",
             f"{size.usd_per_hour:,.2f}",
         )
