@@ -147,6 +147,12 @@ def _meters(plan: FleetPlan) -> list[Meter]:
         verdict = f"holds{_sure(plan, check)}" if check.meets else "MISSES"
         meters.append(Meter(f"{check.workload}:", f"{verdict}, {at}{seen}" if seen else verdict))
     meters += [Meter(f"{run.workload}:", _run_meter(run)) for run in plan.runs[: ROWS - len(meters)]]
+    told = {one.workload for one in normal} | {run.workload for run in plan.runs}
+    others = {one.workload: one for one in reversed(plan.replicas) if normal and one.workload not in told}
+    for one in list(others.values())[: max(0, ROWS - len(meters))]:
+        where = part_name(one.configuration.accelerator) if one.configuration else one.where
+        when = _when(one.hours, what="replica", short=True)
+        meters.append(Meter(f"{one.workload}:", f"replicas on {where}: {when}"))
     meters += [Meter("confidence asked for:", text) for text in _surer(plan)]
     lost = [check for check in plan.checks if check.lost]
     if lost:
