@@ -431,11 +431,7 @@ def _title(verdict: Verdict) -> str:
 
 def _about(diagnosis: Diagnosis) -> str:
     seen = diagnosis.evidence
-    parts = [
-        *diagnosis.sources,
-        engine_title(seen.engine or ""),
-        part_name(seen.accelerator) if seen.accelerator else "",
-    ]
+    parts = [*diagnosis.sources, engine_title(seen.engine or ""), part_name(seen.accelerator or "")]
     if seen.window_s:
         parts.append(f"{show(seen.window_s, 's')}, {seen.samples} readings")
     if seen.requests:

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 import tonnage
-from tonnage.domain.cost import BoughtTokens
-from tonnage.questions.serve.tokens import _sentence
 
 DEAR = "deepseek-ai/DeepSeek-R1"
 MODEL = "meta-llama/Llama-3.3-70B-Instruct"
@@ -62,11 +60,3 @@ def test_others_tunes_and_unlisted_models_have_no_price_of_theirs() -> None:
     named = planned(1.0, "meta-llama/Meta-Llama-3.1-8B").tokens
     assert not any("distill" in one.name.lower() for one in named.options)
     assert planned(1.0, "13B").tokens is None
-
-
-def test_no_figure_of_the_comparison_has_an_exponent() -> None:
-    one = BoughtTokens(provider="x", name="m", usd_per_million_input=0.2, usd_per_million_output=0.4,
-                       usd_per_request=1e-4, usd_per_hour=28_766.0)  # fmt: skip
-    told = _sentence(one, times=5592.0, wins_from_per_s=None, winner=None)
-    assert "$28,766/h for this load, 5,592x less than renting" in told
-    assert "5,592x what renting costs" in _sentence(one, times=1 / 5592.0, wins_from_per_s=None, winner=None)

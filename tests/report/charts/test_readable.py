@@ -9,9 +9,12 @@ import pytest
 from tests.command import told
 
 import tonnage
-from tonnage.report.charts.chart import LETTER, WIDTHS, svg
 
 THEMES = ("light", "dark")
+WIDTHS = (280.0, 560.0, 1000.0)
+"""Of a plot on a phone, in a column and over a page. [px]"""
+LETTER = 6.4
+"""Width of a letter. [px]"""
 
 
 def layers(spec: Any) -> list[Any]:
@@ -145,12 +148,12 @@ def test_names_of_a_budget_keep_inside_the_plot(model: str | None) -> None:
 
 def test_no_name_lies_on_another_or_outside_at_any_width() -> None:
     """Drawn, so that the placing is held to what a reader sees; letters are as wide as the drawing has them."""
-    pytest.importorskip("vl_convert")
+    vl_convert = pytest.importorskip("vl_convert")
     answer = tonnage.local(accelerator="RTX 4090", memory="64 GB", every_format=True)
     (chart,) = tonnage.charts(answer)
     for width in WIDTHS:
         place = r'text-anchor="(\w+)" transform="translate\(([-\d.]+),([-\d.]+)\)"[^>]*>([^<]+ q\d\w*)<'
-        found = re.findall(place, svg(chart, theme="light", width=int(width)))
+        found = re.findall(place, vl_convert.vegalite_to_svg({**chart.vega(), "width": width}))
         boxes = {}
         for anchor, x, y, name in found:
             size = 6.0 * len(name)

@@ -184,7 +184,7 @@ def place_names(named: Iterable[tuple[str, float, float]]) -> list[Place]:
     Examples
     --------
     >>> place_names([("here", 0.5, 100.0), ("close to it", 0.5, 104.0), ("", 0.9, 0.0)])
-    [('center', -14, 280.0), ('center', 21, 280.0), ('', 0, 0.0)]
+    [('center', 21, 280.0), ('center', -14, 280.0), ('', 0, 0.0)]
     """
     points = list(named)
     found: dict[int, Place] = {}
@@ -197,9 +197,9 @@ def place_names(named: Iterable[tuple[str, float, float]]) -> list[Place]:
     for width in WIDTHS:
         for one, (name, *_) in enumerate(points):
             others = [box(other, *place[:2], width) for other, place in found.items()]
-            for align, dy in product(("center", "right", "left"), (-14, 21)) if name and one not in found else ():
+            for align, dy in product(("center", "right", "left"), (21, -14)) if name and one not in found else ():
                 left, right, y = box(one, align, dy, width)
-                inside = left >= -LETTER and right <= width + LETTER
+                inside = left >= -LETTER and right <= width + LETTER and y <= HEIGHT
                 if inside and not any(left < its[1] and its[0] < right and abs(y - its[2]) < LINE for its in others):
                     found[one] = (align, dy, width)
                     break
@@ -208,16 +208,16 @@ def place_names(named: Iterable[tuple[str, float, float]]) -> list[Place]:
 
 def name_layers(places: Iterable[Place], at: dict[str, Any]) -> list[dict[str, Any]]:
     """Layers that write the field `name` of each value with its place in the fields `PLACED`."""
-    marks = ({"type": "text", "align": align, "dy": dy} for align, dy, _ in dict.fromkeys(places) if align)
+    # Where the plot is too narrow the name is empty: an axis over no values at all has no extent.
+    text = {"condition": {"test": "width >= datum.from", "field": "name"}, "value": ""}
+    marks = {(align, dy): {"type": "text", "align": align, "dy": dy} for align, dy, _ in places if align}
     return [
         {
-            "transform": [
-                {"filter": f"datum.align == '{mark['align']}' && datum.dy == {mark['dy']} && width >= datum.from"}
-            ],
+            "transform": [{"filter": f"datum.align == '{align}' && datum.dy == {dy}"}],
             "layer": [{"mark": {**mark, "style": "halo", "aria": False}}, {"mark": mark}],
-            "encoding": {"x": at["x"], "y": at["y"], "text": {"field": "name"}},
+            "encoding": {"x": at["x"], "y": at["y"], "text": text},
         }
-        for mark in {str(mark): mark for mark in marks}.values()
+        for (align, dy), mark in marks.items()
     ]
 
 
