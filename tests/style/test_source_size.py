@@ -117,7 +117,7 @@ MOST = {
     # 177, 179 of the spine: workers apart with data-parallel attention and with the margin of simulation, chances computed
     # when they are read, packed examples apart, the chance of the whole side of a measurement.
     # 187: SkyPilot and dstack run on machines that they do not rent (SkyPilot: 86 of 90 first options, 12 before).
-    # 2,050 of them, 755 of the spine: each accelerator has a page (prices over time, offers, published results beside
+    # 2,068 of them, 750 of the spine: each accelerator has a page (prices over time, offers, published results beside
     # predictions, also as pictures of accuracy); names in charts have room at every width; a fleet tells all it runs.
     "all": 539_581,
     "spine": 256_288,
