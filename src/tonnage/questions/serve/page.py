@@ -50,7 +50,7 @@ from tonnage.units import show
 
 WORTH_A_LINE: Final = 0.02
 """Savings below are not said on the first screen. [-]"""
-TOKENS_CHEAPER = 3.0
+TOKENS_CHEAPER = 1.25
 """Times an API's price from which the first screen says so."""
 
 

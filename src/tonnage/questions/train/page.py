@@ -99,9 +99,10 @@ def _meters(plan: TrainPlan, best: TrainOption) -> list[Meter]:
 def _risks(plan: TrainPlan, best: TrainOption) -> list[str | Text]:
     return [
         held_text(best.bill, run=True),
+        # It divides the bill, too.
+        f"Faster stack: {plan.faster}" if plan.faster else "",
         f"Cheaper, less sure: {plan.cheaper_at_risk}" if plan.cheaper_at_risk else "",
         Text(f"Spot: {plan.spot}", asks={"term": "spot"}) if plan.spot else "",
-        f"Faster stack: {plan.faster}" if plan.faster else "",
         stale_text(best.bill, plan.provenance.made),
         closest_break_even(plan.break_even),
         f"More accelerators: {plan.stops_paying}" if plan.stops_paying else "",
