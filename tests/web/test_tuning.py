@@ -49,9 +49,9 @@ def test_a_step_that_nothing_meets_says_so() -> None:
 
 
 def test_of_several_at_one_cost_a_step_is_the_one_that_its_plan_puts_first() -> None:
-    """Two replicas of one accelerator and one of two cost the same here."""
-    asked = {"model": "70B", "rate": "2.8/s", "traffic": "chat", "ttft": "4.5 s", "tpot": "100 ms",
-             "accelerator": "GH200"}  # fmt: skip
+    """Two replicas on as many accelerators as one cost the same here."""
+    asked = {"model": "70B", "rate": "1.5/s", "traffic": "chat", "ttft": "1 s", "tpot": "100 ms",
+             "accelerator": "A100 80GB"}  # fmt: skip
     options = tonnage.plan_serve(**{**asked, "quick": True}).options
     alike = [one for one in options if one.sure and one.cost.value == options[0].cost.value]
     assert len({one.replicas for one in alike}) > 1

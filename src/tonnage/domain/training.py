@@ -43,8 +43,7 @@ class Keeps(Record, kw_only=True, forbid_unknown_fields=True):
     logits: float
     """Of one logit at the peak: 16-bit, 32-bit copy, gradient. [bytes/value]"""
     logits_passed: float = 0.0
-    """Of one logit of a pass without gradients, where what it computed stays until the loss is differentiated; none
-    where only log-probabilities of the tokens are kept of it. [bytes/value]"""
+    """Of one logit of a pass without gradients that stays until the loss is differentiated. [bytes/value]"""
     logits_drawn: float | None = None
     """Of one logit where a policy is updated on its own answers; absent = as `logits`. [bytes/value]"""
     source: str
@@ -120,8 +119,7 @@ class SoftwareSpec(Record, kw_only=True, forbid_unknown_fields=True):
     """The same that the search looks at; hsdp only across nodes."""
 
     plain_scripts: bool = False
-    """Scripts as published: checkpoint nothing unless asked, every layer when they fine-tune over many devices, and
-    keep adapters in 32 bits (PEFT since 2024)."""
+    """Scripts as published: recompute when they fine-tune over many devices; adapters in 32 bits (PEFT since 2024)."""
     recomputed_all_until: int | None = None
     """Year until which every layer was recomputed."""
     selective_since: int | None = None
@@ -129,8 +127,7 @@ class SoftwareSpec(Record, kw_only=True, forbid_unknown_fields=True):
     chunked_loss_since: int | None = None
     """Year from which the loss is computed in chunks."""
     fused_experts_since: str | None = None
-    """Release (year and month, "26.06") from which grouped products of experts in MXFP8 are fused on Blackwell and a
-    step is one graph."""
+    """Release ("26.06") from which experts' products in MXFP8 are fused on Blackwell, and a step is one graph."""
     native_attention: bool = False
     """Attention kernels of the accelerator's own generation are used since 2024."""
     adapted: tuple[str, ...] = ()
@@ -441,8 +438,7 @@ class TrainCoefficients(Record, kw_only=True, forbid_unknown_fields=True):
     activation: dict[str, float]
     """Measured over counted activations, by software. [-]"""
     fragmentation: dict[str, float]
-    """What an allocator holds and cannot use, as a share of what comes and goes in blocks of many sizes, by software,
-    "*" for the others and where memory is short. [-]"""
+    """What an allocator cannot use of blocks that come and go, by software; "*" = others, or where room is short."""
     context_bytes: float
     """Driver context and libraries on each accelerator. [bytes]"""
     collective_bytes: float

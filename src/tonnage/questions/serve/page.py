@@ -220,9 +220,10 @@ def _risks(plan: ServePlan, best: ServeOption) -> list[str | Text]:
     if plan.request.lengths.profile == "chat" and (tuned := chat_variant(loaded)) is not None:
         told.append(risk(f"{loaded} is the base model, which completes texts; {tuned} answers a chat."))
     told += [loads_text(plan.model, best.configuration.precision.stored), *cheaper_stored(plan.rejected)]
+    told.append(stale_text(best.bill, plan.provenance.made))
     if plan.tokens is not None and plan.tokens.times >= TOKENS_CHEAPER:
         told.append(plan.tokens.sentence)
-    told += [stale_text(best.bill, plan.provenance.made), closest_break_even(plan.break_even), _failure(plan)]
+    told += [closest_break_even(plan.break_even), _failure(plan)]
     return told
 
 

@@ -45,14 +45,7 @@ from tonnage.physics.known import Known, remembered
 from tonnage.questions.serve import limits
 from tonnage.questions.serve.chance import Curve, Odds
 from tonnage.questions.serve.drafts import draft_notes, drafts_for, drafts_told
-from tonnage.questions.serve.option import (
-    Candidate,
-    has_objectives,
-    least_cost_of,
-    load_at,
-    needed_of,
-    replicas_of,
-)
+from tonnage.questions.serve.option import Candidate, has_objectives, least_cost_of, load_at, needed_of, replicas_of
 from tonnage.simulation.router import peak_load, replicas_in_all
 from tonnage.version import can_simulate
 
@@ -201,7 +194,7 @@ def kept_apart(request: Serve, found: list[Candidate], *, known: Known) -> list[
 
 def _simulated(request: Serve) -> bool:
     """Whether what is kept by averages is simulated then."""
-    return can_simulate() and not request.quick
+    return not request.quick and can_simulate()
 
 
 def sure_cost(request: Serve, found: Candidate | Infeasible, *, factor: float = 1.0) -> float:

@@ -97,6 +97,7 @@ def _meters(plan: TrainPlan, best: TrainOption) -> list[Meter]:
 
 
 def _risks(plan: TrainPlan, best: TrainOption) -> list[str | Text]:
+    """What to know beside the numbers, the weightiest first: a first screen shows a few."""
     return [
         held_text(best.bill, run=True),
         # It divides the bill, too.
