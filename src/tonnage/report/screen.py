@@ -50,6 +50,8 @@ TEXT_COLUMNS: Final = 96
 EXPLAIN: Final = "; each number: tonnage explain"
 SHORTEST_REASON: Final = 4
 """Reasons of a first screen, when nothing works."""
+LABELS: Final = {"even": "even odds", "fastest": "faster", "soonest": "sooner", "resilient": "N+1 spare"}
+"""Of choices whose name says too little, or too much, in the column of a table."""
 
 
 class Ranking(NamedTuple):
@@ -61,7 +63,7 @@ class Ranking(NamedTuple):
 
 
 class Pick(NamedTuple):
-    """An option with the name of the choice it is; empty for the others of a table."""
+    """An option with the label of the choice it is; empty for the others of a table."""
 
     name: str
     place: int
@@ -72,7 +74,7 @@ def picks(plan: Any) -> list[Pick]:
     """The plan's choices; an option that is several of them is named once."""
     first: dict[int, Pick] = {}
     for choice in plan.choices:
-        first.setdefault(choice.option, Pick(choice.name, choice.option))
+        first.setdefault(choice.option, Pick(LABELS.get(choice.name, choice.name), choice.option))
     return list(first.values())
 
 
@@ -95,7 +97,7 @@ def rows_shown(plan: Any, ranking: Ranking, *, top: int | None) -> list[Pick]:
         and points[0][0] <= price <= most
         and not any(p <= price and s <= speed and (p, s) != (price, speed) for p, s in points)
     ]
-    kept = [pick for pick in named if points[pick.place][0] <= most or pick.name == "soonest"]
+    kept = [pick for pick in named if points[pick.place][0] <= most or pick.name == LABELS["soonest"]]
     return [*kept, *rest[: max(0, ROWS - len(kept))]]
 
 
@@ -209,7 +211,9 @@ def left_out(
 ) -> Note:
     """How many are ruled out or not shown, by reason, and how to see them."""
     counts = Counter(ruled_out(loser.verdict) for loser in rejected)
-    reasons = ", ".join(f"{count} {reason}" for reason, count in counts.most_common(SHORTEST_REASON))
+    named = counts.most_common(SHORTEST_REASON - (len(counts) > SHORTEST_REASON))
+    rest = len(rejected) - sum(count for _, count in named)
+    reasons = ", ".join(f"{count} {reason}" for reason, count in (*named, *[("for other reasons", rest)][:rest]))
     every = f" {FILTERED}" if set(counts) == {FILTERED} else f" ruled out ({reasons})"
     out = f"{plural(len(rejected), what.removesuffix('s'))}{every}." if rejected else ""
     more = f"{plural(hidden, 'more option')}: --all. " if hidden > 0 else ""
