@@ -231,6 +231,28 @@ def test_an_old_price_says_its_age_once() -> None:
     assert text.count("weeks old") == 1 and "*" not in text
 
 
+@pytest.mark.parametrize("name", names())
+def test_an_old_price_that_wins_is_said_on_the_first_screen(name: str) -> None:
+    plan = answered(name)
+    options = getattr(plan, "options", ())
+    bill = getattr(options[0], "bill", None) if options else None
+    said = "check it before you count on it" in " ".join(" ".join(printed(document_of(plan))).split())
+    assert said or bill is None or not bill.stale or bill.trust != "primary"
+
+
+def test_what_a_fine_tune_takes_as_given_stands_in_its_first_line() -> None:
+    asked = {"model": "meta-llama/Llama-3.1-8B", "examples": "10k", "accelerator": "L40S"}
+    lines = {
+        how: " ".join(printed(document_of(tonnage.plan_finetune(**asked, **dict(more)))))
+        for how, more in {
+            "LoRA r=16 · 10,000 examples, 1 epoch · sequences of 2,048": {"tokens_per_example": "900"},
+            "LoRA r=8 · 10,000 examples, 3 epochs": {"tokens_per_example": "900", "lora_rank": "8", "epochs": "3"},
+            "10,000 examples, 1 epoch · 4,000 tokens each": {"tokens_per_example": "4000"},
+        }.items()
+    }
+    assert all(how in text for how, text in lines.items()), lines
+
+
 def test_every_kind_of_answer_has_a_document() -> None:
     assert all(document_of(answered(name)).first for name in names())
     best = answered("chat-70b")
