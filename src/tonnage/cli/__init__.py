@@ -219,6 +219,7 @@ def _as_option(message: str, known: list[str]) -> str:
 
 
 def _instead(error: click.NoSuchOption, known: list[str]) -> str:
+    """What to write in place of an option that the command does not have: another one of it, or another question."""
     if (our := our_option(error.option_name, known)) is not None:
         return f"; here it is '{our}'"
     if error.option_name == "--quick" and error.ctx is not None and error.ctx.info_name == "REQUEST":

@@ -71,11 +71,8 @@ class Pick(NamedTuple):
 
 
 def picks(plan: Any) -> list[Pick]:
-    """The plan's choices; an option that is several of them is named once."""
-    first: dict[int, Pick] = {}
-    for choice in plan.choices:
-        first.setdefault(choice.option, Pick(LABELS.get(choice.name, choice.name), choice.option))
-    return list(first.values())
+    """The plan's choices, each of another option."""
+    return [Pick(LABELS.get(choice.name, choice.name), choice.option) for choice in plan.choices]
 
 
 def rows_shown(plan: Any, ranking: Ranking, *, top: int | None) -> list[Pick]:

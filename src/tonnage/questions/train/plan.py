@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from functools import partial
 from math import inf, log2
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -48,10 +48,6 @@ from tonnage.questions.train.scaling import (
 )
 from tonnage.questions.train.search import Place, floor, state_bytes, templates
 from tonnage.units import show, whole_percent
-
-if TYPE_CHECKING:
-    pass
-
 
 KEPT: Final = 40
 CONVERTED_USD: Final = 500.0
