@@ -27,7 +27,7 @@ FORMS = {
     "advise": "",
     "explain": "tokens in",
     "diagnose": "",
-    "trace": "found again",
+    "trace": "prefix cache",
 }
 ANSWER_MS = 300_000
 MODEL = "model=meta-llama/Llama-3.1-8B-Instruct"

@@ -15,6 +15,7 @@ ANSWERS = [
     "/local?accelerator=RTX+4090&memory=64+GB&context=8k&every_format=true",
     "/plan/batch?model=8B&items=5M&deadline=8+h&prompt_tokens=400&output_tokens=60&accelerator=L40S,H100",
     "/accelerators",
+    "/accelerators/h100-sxm5-80gb",
     "/models?kind=llm",
     "/prices",
     "/accuracy",

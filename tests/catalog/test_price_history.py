@@ -70,7 +70,7 @@ def test_the_shipped_book_has_paths_and_says_what_it_does_not_know() -> None:
 def test_the_command_lists_and_draws(tmp_path: object) -> None:
     done = told("catalog", "prices", "h100", "--json")
     assert done.exit_code == 0 and json.loads(done.stdout)["kind"] == "prices"
-    from tonnage.report.charts.chart import price_chart
+    from tonnage.report.charts.catalogue import price_chart
 
     (chart,) = price_chart(prices_listing(["h100", "h200"], every=True, today=date(2026, 11, 22)))
     assert len(chart.rows) > 6 and "another seller" in chart.says

@@ -8,7 +8,9 @@ import pytest
 from tonnage import catalog
 from tonnage.catalog.rows import table
 from tonnage.catalog.tokens import FOLDER, all_token_prices, plain_name, token_prices
+from tonnage.domain.cost import BoughtTokens
 from tonnage.errors import BadFact, UnknownName
+from tonnage.questions.serve.tokens import _sentence
 
 
 @pytest.mark.parametrize(
@@ -175,3 +177,11 @@ def test_what_many_sell_is_sold_within_a_band(model: str) -> None:
     known = sorted(price for price in outputs if price)
     assert len(known) >= 5
     assert known[-1] / known[0] < 30
+
+
+def test_no_figure_of_the_comparison_has_an_exponent() -> None:
+    one = BoughtTokens(provider="x", name="m", usd_per_million_input=0.2, usd_per_million_output=0.4,
+                       usd_per_request=1e-4, usd_per_hour=28_766.0)  # fmt: skip
+    told = _sentence(one, times=5592.0, wins_from_per_s=None, winner=None)
+    assert "$28,766/h for this load, 5,592x less than renting" in told
+    assert "5,592x what renting costs" in _sentence(one, times=1 / 5592.0, wins_from_per_s=None, winner=None)

@@ -6,6 +6,7 @@ from statistics import NormalDist
 import pytest
 from tests.report.examples import answered, names
 
+import tonnage
 from tonnage.catalog.spreads import NINETY
 from tonnage.core.measure_first import (
     MARGIN,
@@ -138,3 +139,10 @@ def test_every_plan_ends_its_first_screen_with_one(name: str) -> None:
     assert found.option is None or not hasattr(plan, "options") or found.option < len(plan.options)
     last = [block for block in document_of(plan).first if isinstance(block, Text)][-1]
     assert last.text == found.sentence
+
+
+def test_what_is_measured_holds_the_model() -> None:
+    """Eight replicas share a 70B in 16 bits: one H100 alone holds a seventh of it."""
+    asked = {"model": "Llama-3.1-70B", "method": "lora", "examples": "50k", "tokens_per_example": "900"}
+    found = tonnage.plan_finetune(**asked, accelerator="H100", count="8", framework="hf").measure_first
+    assert found.what.startswith("4 x H100") and "FSDP" in found.what

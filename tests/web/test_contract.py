@@ -18,7 +18,6 @@ pytest.importorskip("litestar", reason="the web extra brings it")
 
 from hypothesis import HealthCheck, settings  # noqa: E402
 
-from tonnage.web.listings import LISTINGS  # noqa: E402
 from tonnage.web.openapi import openapi, request_schema  # noqa: E402
 from tonnage.web.questions import QUESTIONS, nest_form_names, parse_form_lists  # noqa: E402
 
@@ -133,11 +132,11 @@ def test_the_key_of_an_answer_opens_all_that_the_document_links_to(page_address:
 def test_every_route_is_in_the_document_that_is_served(page_address: str) -> None:
     from litestar.handlers import HTTPRouteHandler
 
-    from tonnage.web import app
+    from tonnage.web import app, browse
 
     served = {
         (re.sub(r":\w+\}", "}", path), str(method).lower())
-        for handler in (*vars(app).values(), *map(app._list_route, LISTINGS), *map(app._question, QUESTIONS))
+        for handler in (*vars(app).values(), *browse.CATALOGUE, *map(app._question, QUESTIONS))
         if isinstance(handler, HTTPRouteHandler)
         for path in handler.paths
         for method in handler.http_methods

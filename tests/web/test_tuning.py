@@ -46,3 +46,13 @@ def test_the_load_of_users_is_moved_in_users() -> None:
 def test_a_step_that_nothing_meets_says_so() -> None:
     told = step_of({**GIVEN, "tpot": "1 ms", "quick": "true"}, additions=catalog.NOTHING)
     assert told.usd_per_hour is None and "nothing meets" in told.text
+
+
+def test_of_several_at_one_cost_a_step_is_the_one_that_its_plan_puts_first() -> None:
+    """Two replicas of one accelerator and one of two cost the same here."""
+    asked = {"model": "70B", "rate": "2.8/s", "traffic": "chat", "ttft": "4.5 s", "tpot": "100 ms",
+             "accelerator": "GH200"}  # fmt: skip
+    options = tonnage.plan_serve(**{**asked, "quick": True}).options
+    alike = [one for one in options if one.sure and one.cost.value == options[0].cost.value]
+    assert len({one.replicas for one in alike}) > 1
+    assert step_of({**asked, "quick": "true"}, additions=catalog.NOTHING).replicas == options[0].replicas

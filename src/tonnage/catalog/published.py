@@ -26,7 +26,7 @@ import gzip
 import io
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from statistics import median
 from typing import Any, Final
@@ -333,13 +333,31 @@ def published_points(accelerator: str, engine: str, *, model: str) -> Calibratio
 
 
 @cache
-def _known() -> Mapping[_Stack, Calibration]:
-    """Calibrations of the published points of every stack; other columns than this release expects are refused."""
+def predicted_numbers() -> Mapping[str, Mapping[str, float]]:
+    """Row of a published result -> what this release predicts of its measured numbers, by their names and units."""
+    results = {result.id: result.measured for result in published_results()}
+    found: dict[str, dict[str, float]] = {}
+    for line in _point_lines():
+        name = f"{line['quantity'][:4]}_ms" if line["quantity"] in ("ttft_s", "tpot_s") else line["quantity"]
+        measured = results.get(line["id"], {}).get(name)
+        if measured is not None:
+            found.setdefault(line["id"], {})[name] = measured * math.exp(-float(line["left"]))
+    return found
+
+
+def _point_lines() -> Iterator[dict[str, str]]:
+    """Rows of the table of points; other columns than this release expects are refused."""
     reader = csv.DictReader(io.StringIO(gzip.decompress(FILE.read_bytes()).decode()))
     if tuple(reader.fieldnames or ()) != POINT_COLUMNS:
         raise BadFact(f"intervals/points.csv.gz: columns must be {', '.join(POINT_COLUMNS)}")
+    yield from reader
+
+
+@cache
+def _known() -> Mapping[_Stack, Calibration]:
+    """Calibrations of the published points of every stack."""
     by: dict[_Stack, list[dict[str, str]]] = {}
-    for line in reader:
+    for line in _point_lines():
         by.setdefault((line["accelerator"], line["engine"], line["model"]), []).append(line)
     return {stack: _calibration(stack, lines) for stack, lines in by.items()}
 

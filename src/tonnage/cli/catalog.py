@@ -172,7 +172,7 @@ def prices_command(names: tuple[str, ...], every_day: bool, plot: str | None, **
         names, every=every_day or plot is not None, today=asked.today, additions=asked.additions, order=asked.order
     )
     if plot is not None:
-        from tonnage.report.charts.chart import price_chart
+        from tonnage.report.charts.catalogue import price_chart
         from tonnage.report.html import save
 
         save(price_chart(found), plot, title="Tonnage: prices", page="")

@@ -298,8 +298,8 @@ def rival_of(option: Weighed, place: int, *, free: float = 1.0, confidence: floa
         load = f"{max(1, round(option.concurrency)):,} at once"
     elif isinstance(option, TrainOption):
         layout = option.configuration.layout
-        # One data-parallel replica, or as many as experts are spread over: the rest differs by gradients' exchange.
-        ranks = min(layout.ranks, layout.ranks // layout.dp * layout.ep)
+        # As few data-parallel replicas as hold what they share: more differ by the exchange of gradients alone.
+        ranks = min(layout.ranks, layout.ranks // layout.dp * max(layout.ep, _fewest_sharing(option)))
         measured, name, load = option.step_s, "step time", "20 steps"
     else:
         measured, name, load, ranks = option.step_s, "step time", "whole steps", option.accelerators
@@ -321,16 +321,27 @@ def rival_of(option: Weighed, place: int, *, free: float = 1.0, confidence: floa
     )
 
 
+def _fewest_sharing(option: TrainOption) -> int:
+    """Data-parallel replicas, a power of two or all, that hold the states which the option's replicas share."""
+    layout = option.configuration.layout
+    shared = ("optimizer", "gradients", "weights")[: layout.zero_stage]
+    each = sum(part.value for part in option.memory.parts if part.name in shared)
+    room = option.limit_bytes - (option.memory.value - each)
+    fewest = math.ceil(each * layout.dp / room) if room > 0.0 else layout.dp
+    return min(layout.dp, 1 << max(0, fewest - 1).bit_length())
+
+
 def few_words(c: Configuration | TrainConfiguration, *, ranks: int) -> str:
     """ "1 x h200-sxm-141gb TP1 FP8 vLLM"."""
     training = isinstance(c, TrainConfiguration)
     names = ("tp", "pp", "cp", "ep") if training else ("tp", "pp", "dp", "ep")
-    degrees = [f"{name.upper()}{n}" for name in names if (n := getattr(c.layout, name)) > 1] or ["TP1"]
+    degrees = [f"{name.upper()}{n}" for name in names if (n := getattr(c.layout, name)) > 1]
     if isinstance(c, TrainConfiguration):
+        degrees += [c.layout.sharding.upper()] if c.layout.zero_stage >= 3 else []
         software = [c.precision.upper(), c.software]
     else:
         software = [c.precision.stored.upper(), *c.settings(), engine_spec(c.engine.name).title]
-    return " ".join([parts_name(ranks, c.accelerator), *degrees, *software])
+    return " ".join([parts_name(ranks, c.accelerator), *(degrees or ["TP1"]), *software])
 
 
 def smoothly(cost: Quantity) -> Callable[[float], float]:

@@ -56,8 +56,12 @@ class Site(Record, kw_only=True):
         return max(int(offer.count) for offer in self.offers)
 
     def takes(self, offer: Offer, ranks: int) -> bool:
-        """Whether a replica fits inside one instance, or spans whole instances of the largest kind."""
-        return offer.count >= ranks or (offer.count == self.per_node and ranks % offer.count == 0)
+        """
+        Whether a replica fits inside one instance, or spans whole instances of the largest kind; machines of a single
+        accelerator are joined where their seller states a network.
+        """
+        joined = offer.count > 1 or bool(offer.network_bytes_per_s) or offer.provider == YOURS
+        return offer.count >= ranks or (joined and offer.count == self.per_node and ranks % offer.count == 0)
 
     def largest(self, most: int, *, allowed: int | None) -> int:
         """

@@ -275,6 +275,8 @@ class TrainSetup(SparseRecord, kw_only=True):
     """Optimizer states live in unified memory and leave the device when it is full (bitsandbytes paged)."""
     wide_residual: bool = False
     """The residual stream is in 32 bits: autocast of 32-bit weights, or PEFT's preparation of a 4-bit base."""
+    gathers_narrow: bool = False
+    """But not where FSDP gathers what it shards: in 16 bits."""
     adapter_input: float = 0.0
     """What each adapted matrix keeps of its input for its adapter alone, behind its dropout. [bytes/value]"""
     offload_activations: bool = False
@@ -335,9 +337,14 @@ class TrainSetup(SparseRecord, kw_only=True):
         return self.method in {"lora", "qlora", "dora"}
 
     @property
+    def residual_is_wide(self) -> bool:
+        """Whether the residual stream is in 32 bits under this layout."""
+        return self.wide_residual and not (self.gathers_narrow and self.layout.zero_stage >= 3)
+
+    @property
     def wide_layers(self) -> bool:
         """Whether a 4-bit base answers in 32 bits: its products take the format of their input, the residual stream."""
-        return self.wide_residual and self.method == "qlora"
+        return self.residual_is_wide and self.method == "qlora"
 
     @property
     def routed_load(self) -> float:

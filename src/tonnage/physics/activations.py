@@ -140,7 +140,7 @@ def logit_bytes(vocab_size: int, *, setup: TrainSetup) -> float:
 
 def residual_bytes(setup: TrainSetup) -> int:
     """A value of the residual stream, which is all that a recomputed layer keeps. [bytes/value]"""
-    return 4 if setup.wide_residual else setup.value_bytes
+    return 4 if setup.residual_is_wide else setup.value_bytes
 
 
 def _element_bytes(setup: TrainSetup) -> int:

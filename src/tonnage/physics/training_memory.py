@@ -385,7 +385,7 @@ def _cast_bytes(setup: TrainSetup) -> float:
     16-bit copies of 32-bit matrices that autocast keeps from their first use until its context ends, or the backward
     pass has used them where layers are not recomputed: 6 bytes a weight in the guides of Transformers. [bytes]
     """
-    if not setup.wide_residual or setup.adapter or not setup.software.kernel_by_kernel:
+    if not setup.residual_is_wide or setup.adapter or not setup.software.kernel_by_kernel:
         return 0.0
     held = held_parameters(setup)
     return 2.0 * (held.dense + held.experts + head_parameters(setup.model) / setup.layout.tp)

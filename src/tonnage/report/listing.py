@@ -59,14 +59,18 @@ def show_card(card: AcceleratorCard) -> None:
     if card.ambiguity:
         print(card.ambiguity + "\n")
     print(f"{part.name} ({part.id})")
-    told = [*_facts(part), *map(_domain, card.domains), *map(_published_cells, card.results)]
-    pairs = [*told, *_sources(part)]
-    _print_table([Head("", "<"), Head("", "<")], [(name, text or UNKNOWN) for name, text in pairs], fold=True)
+    _print_table([Head("", "<"), Head("", "<")], card_rows(card), fold=True)
     if card.offers.rows:
         print("\nCheapest offer of each provider; price per accelerator-hour, terms per instance")
     else:
         print("\nNo provider here rents it as asked.")
     _print_listing(card.offers, wide=False)
+
+
+def card_rows(card: AcceleratorCard) -> list[tuple[str, str]]:
+    """Name and text of every fact of an accelerator, where its numbers are from last."""
+    told = [*_facts(card.accelerator), *map(_domain, card.domains), *map(_published_cells, card.results)]
+    return [(name, text or UNKNOWN) for name, text in (*told, *_sources(card.accelerator))]
 
 
 class Head(NamedTuple):
@@ -133,14 +137,15 @@ def _head(column: Column) -> Head:
     )
 
 
-def _print_table(heads: list[Head], rows: list[tuple[str, ...]], *, fold: bool) -> None:
+def _print_table(heads: list[Head], rows: Sequence[tuple[str, ...]], *, fold: bool) -> None:
     """
     A table that fits its reader: whole for a pipe, inside the width of a terminal.
 
     A terminal too narrow gets fewer columns, dropped from the right and named below, so that the rest stays
     readable; `fold` breaks cells instead.
     """
-    lines = [line for line in (tuple(h.text for h in heads), tuple(h.unit for h in heads)) if any(line)] + rows
+    lines = [line for line in (tuple(h.text for h in heads), tuple(h.unit for h in heads)) if any(line)]
+    lines += rows
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     kept = list(range(len(heads)))
     if sys.stdout.isatty():
@@ -175,7 +180,7 @@ def _fitting(heads: list[Head], widths: list[int], room: int) -> list[int]:
     return kept
 
 
-def _print_folded(heads: list[Head], rows: list[tuple[str, ...]]) -> None:
+def _print_folded(heads: list[Head], rows: Sequence[tuple[str, ...]]) -> None:
     """Print the table inside the width of the terminal, its cells broken over lines."""
     from rich import box
     from rich.console import Console

@@ -8,11 +8,13 @@ from functools import partial
 
 import msgspec
 
+from tonnage.catalog import part_name
 from tonnage.domain.diagnosis import Diagnosis, Verdict
 from tonnage.domain.measurement import Capacity, DeviceMeasurement, Measurement, Point
 from tonnage.domain.metrics import LATENCIES, SPEEDS, objectives_text
 from tonnage.domain.profile import Profile, TracedOperator
 from tonnage.domain.train_measurement import StepTimes, TrainBudget, TrainMeasurement, TrainRun
+from tonnage.engines.registry import engine_title
 from tonnage.report.document import (
     UNKNOWN,
     Command,
@@ -429,7 +431,7 @@ def _title(verdict: Verdict) -> str:
 
 def _about(diagnosis: Diagnosis) -> str:
     seen = diagnosis.evidence
-    parts = [*diagnosis.sources, seen.engine, seen.accelerator]
+    parts = [*diagnosis.sources, engine_title(seen.engine or ""), part_name(seen.accelerator or "")]
     if seen.window_s:
         parts.append(f"{show(seen.window_s, 's')}, {seen.samples} readings")
     if seen.requests:

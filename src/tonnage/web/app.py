@@ -22,6 +22,7 @@ from tonnage.errors import BadRequest, TonnageError, UnknownName
 from tonnage.version import __version__
 from tonnage.web import pages
 from tonnage.web.bounded import bound_body
+from tonnage.web.browse import CACHED, CATALOGUE
 from tonnage.web.guard import (
     HEALTH,
     LOOPBACK,
@@ -32,12 +33,10 @@ from tonnage.web.guard import (
     json_object,
 )
 from tonnage.web.jobs import Jobs, key_of
-from tonnage.web.listings import LISTINGS
 from tonnage.web.openapi import openapi
 from tonnage.web.questions import QUESTIONS, at_first, nest_form_names
 from tonnage.web.records import Busy, Kept, Limits, Settings, TooLong, TooMuchMemory, WorkerLost
 from tonnage.web.replies import (
-    JSON,
     Asked,
     answer_of,
     answer_reply,
@@ -51,18 +50,15 @@ from tonnage.web.replies import (
     kept_step,
     made,
     still_here,
-    wants_csv,
     wants_json,
 )
 
 METHOD_NOT_ALLOWED: Final = 405
-CACHED: Final = {"cache-control": "private, max-age=3600"}
 COMPRESSION: Final = CompressionConfig(backend="gzip", gzip_compress_level=5, minimum_size=1000, exclude="/progress/")
 STATUSES: Final[dict[type[TonnageError], int]] = {Busy: 503, TooLong: 504, TooMuchMemory: 507, WorkerLost: 500}
 NOT_ASKED_NOTE: Final = (
     "Another site led you here, so that nothing was asked yet. If the form says what you want to know, press Answer."
 )
-_CHART: Final = re.compile(r"([a-z-]{1,40}?)(?:-(\d{1,3}))?-((?:wide-|narrow-)?(?:light|dark))\.(svg|json)")
 
 _ONE_NAME: Final = re.compile(r"\{[^}:]*(?::(?!path)[^}]*)?\}")
 """A name in the address of a handler, which holds no slash."""
@@ -93,13 +89,12 @@ def application(
         route_handlers=[
             _index,
             _example,
-            _accuracy,
+            *CATALOGUE,
             _vega,
             _api,
             _document,
             _static,
             _answer,
-            _chart,
             _compare,
             _what_ifs,
             _step,
@@ -110,7 +105,6 @@ def application(
             _predict,
             _progress,
             _health,
-            *(_list_route(path) for path in LISTINGS),
             *(_question(path) for path in QUESTIONS),
             *(_post_route(path) for path in QUESTIONS),
         ],
@@ -179,27 +173,6 @@ async def _example(request: Asked) -> Response[str]:
     asked = at_first(question, question.example) or nest_form_names(question.example)
     key, kept = await jobs.ask(question.path, request=asked, client=client)
     return html_reply(await made(request, "example", key=key, kept=kept, path=path))
-
-
-@get("/accuracy")
-async def _accuracy(request: Asked) -> Response[str]:
-    return html_reply(await made(request, "accuracy"))
-
-
-def _list_route(path: str) -> Any:
-    """GET of a table of the catalogue: a page, or CSV or JSON by `format` or `Accept`."""
-
-    async def handle(request: Asked) -> Response[Any]:
-        given = fields_of(request)
-        form = given.pop("format", "json" if wants_json(request) else "csv" if wants_csv(request) else "html")
-        if form not in ("html", "csv", "json"):
-            raise BadRequest(f"format: csv or json is expected, not '{form[:20]}'")
-        shown = await made(request, "listing", path=path, given=given, form=form)
-        if form == "json":
-            return json_reply(shown)
-        return csv_reply(shown) if form == "csv" else html_reply(shown)
-
-    return get(f"/{path}", name=f"list {path}")(handle)
 
 
 @get("/api", sync_to_thread=False)
@@ -313,25 +286,6 @@ async def _answer(request: Asked) -> Response[Any]:
         found = still_here(jobs, name.removesuffix(".csv"))
         return csv_reply(await made(request, "options", kept=found))
     return json_reply(still_here(jobs_of(request), name.removesuffix(".json")).document)
-
-
-@get("/chart/{key:str}/{name:str}")
-async def _chart(request: Asked) -> Response[bytes]:
-    """One picture of a kept answer."""
-    jobs, name = jobs_of(request), request.path_params["name"]
-    match = _CHART.fullmatch(name)
-    found = still_here(jobs, request.path_params["key"])
-    drawn = None
-    if match is not None:
-        drawn = await jobs.pictures.run(
-            "chart",
-            {"kept": found, "name": match[1], "option": int(match[2] or 1), "theme": match[3], "form": match[4]},
-            client=client_of(request),
-        )
-    if drawn is None:
-        raise HTTPException(status_code=404, detail=f"this answer has no picture '{name[:40]}'")
-    kind = JSON if match is not None and match[4] == "json" else "image/svg+xml"
-    return Response(drawn, media_type=kind, headers=CACHED)
 
 
 @get("/static/vega.js")

@@ -42,7 +42,8 @@ class _Kind(NamedTuple):
     read: Callable[[catalog.Additions], Listing]
 
 
-def _today() -> date:
+def today() -> date:
+    """The day in UTC, which prices are told old or new on."""
     return datetime.now(UTC).date()
 
 
@@ -51,19 +52,19 @@ LISTINGS: Final[dict[str, _Kind]] = {
         "Accelerators", "Memory, bandwidth, peaks, power and the lowest price of one; marketplaces counted in.",
         ("id", "price", "provider", "memory", "bandwidth", "bf16", "fp8", "power", "link", "as_of"),
         ("vendor", "segment", "status", "memory_type"), "id", part_name, "price",
-        lambda additions: accelerators_listing(today=_today(), additions=additions),
+        lambda additions: accelerators_listing(today=today(), additions=additions),
     ),
     "models": _Kind(
         "Models", "Counts as their publishers state them, absent where no source gives any.",
         ("id", "family", "kind", "parameters", "active", "layers", "context", "native_dtype", "licence"),
         ("kind", "family", "licence", "native_dtype"), "id", model_name, "id",
-        lambda additions: models_listing(catalog.models(additions), today=_today()),
+        lambda additions: models_listing(catalog.models(additions), today=today()),
     ),
     "prices": _Kind(
         "Prices", "Offers by the price of one accelerator-hour, each with its date.",
         ("accelerator", "price", "provider", "instance_type", "count", "region", "spot", "reserved_1y", "as_of"),
         ("provider", "country", "marketplace", "accelerator"), "accelerator", part_name, "price",
-        lambda additions: offers_listing(today=_today(), additions=additions),
+        lambda additions: offers_listing(today=today(), additions=additions),
     ),
 }  # fmt: skip
 """Path -> the table that it shows."""
@@ -116,7 +117,7 @@ def listing_view(path: str, given: Mapping[str, str], *, additions: catalog.Addi
     page = max(1, int(given["page"])) if given.get("page", "").isdecimal() else 1
     shown = rows[(page - 1) * PAGE : page * PAGE]
     units = {column.name: column.unit for column in listing.columns}
-    today = _today()
+    day = today()
     asked = {name: value for name, value in given.items() if name != "page" and value}
     sort = asked.get("sort", kind.sort)
     heads = tuple(
@@ -136,7 +137,7 @@ def listing_view(path: str, given: Mapping[str, str], *, additions: catalog.Addi
             if name == kind.name
             else provider_name(row[name])
             if name == "provider" and row[name]
-            else cell_text(row[name], units[name], today=today)
+            else cell_text(row[name], units[name], today=day)
             for name in kind.columns
         )
         for row in shown
@@ -201,7 +202,7 @@ def counts(additions: catalog.Additions) -> list[tuple[str, str, str, str]]:
 
 def cheapest_rows(additions: catalog.Additions, names: Sequence[str]) -> list[tuple[str, str, str, str]]:
     """Name, memory, bandwidth and lowest on-demand price of some accelerators, the highest of those first."""
-    found = accelerators_listing(catalog.filters.Wanted(accelerators=tuple(names)), today=_today(), additions=additions)
+    found = accelerators_listing(catalog.filters.Wanted(accelerators=tuple(names)), today=today(), additions=additions)
     return [
         (
             part_name(row["id"]),
@@ -275,13 +276,11 @@ def _address(path: str, asked: Mapping[str, str]) -> str:
 
 
 def _leads(path: str, row: Mapping[str, Any]) -> str:
-    """Where the name of a row leads: a model to its plan or fit, an accelerator to its offers, an offer to its part."""
+    """Where the name of a row leads: a model to its plan or fit, the others to the page of their accelerator."""
     if path == "models":
         return (
             f"/plan/serve?{urlencode({'model': row['id'], 'rate': '1/s', 'traffic': 'chat'})}"
             if row["kind"] == "llm"
             else f"/fit?{urlencode({'model': row['id'], 'accelerator': 'H100'})}"
         )
-    if path == "accelerators":
-        return f"/prices?{urlencode({'accelerator': row['id']})}"
-    return f"/accelerators?{urlencode({'q': row['accelerator']})}"
+    return f"/accelerators/{row['id' if path == 'accelerators' else 'accelerator']}"

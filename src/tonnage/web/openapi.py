@@ -192,6 +192,7 @@ _ANSWER_LINKS: Final = {
 }  # fmt: skip
 """What can be asked of an answer, by its key."""
 _KEY: Final = {"type": "string", "pattern": "^[0-9a-f]{24}$"}
+_PICTURE: Final = {"type": "string", "pattern": r"^[a-z0-9-]{1,50}-(light|dark)\.(svg|json)$"}
 _OF: Final = {"of": "the question's own address, asked again where its answer is not kept any more"}
 _TABLE: Final = {
     "q": "words that a row holds",
@@ -219,6 +220,11 @@ _PAGES: Final[dict[str, Any]] = {
         )
         for path, kind in LISTINGS.items()
     },
+    "/accelerators/{part}": _get(
+        "What an accelerator is, its prices over time, who rents it, what others measured on it",
+        kinds=("text/html", JSON),
+        path={"part": {"type": "string"}},
+    ),
     "/accuracy": _get("Errors on measurements that no fit had seen", statuses=()),
     "/answer/{name}": _get(
         "A kept answer as JSON, its options as CSV",
@@ -229,7 +235,12 @@ _PAGES: Final[dict[str, Any]] = {
     "/chart/{key}/{name}": _get(
         "One picture of a kept answer, or its Vega-Lite document",
         kinds=("image/svg+xml", JSON),
-        path={"key": _KEY, "name": {"type": "string", "pattern": r"^[a-z0-9-]{1,50}-(light|dark)\.(svg|json)$"}},
+        path={"key": _KEY, "name": _PICTURE},
+    ),
+    "/chart/accelerators/{part}/{name}": _get(
+        "One picture of an accelerator's page, or its Vega-Lite document",
+        kinds=("image/svg+xml", JSON),
+        path={"part": {"type": "string"}, "name": _PICTURE},
     ),
     "/compare": _get(
         "Two answers side by side",

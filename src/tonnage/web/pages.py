@@ -28,6 +28,7 @@ from tonnage.questions.adopt.question import Adoption
 from tonnage.questions.answers import choosable, explains, explanation_of
 from tonnage.questions.budget.question import BudgetPlan
 from tonnage.questions.check.page import values_text
+from tonnage.questions.predict.page import UNVERIFIED
 from tonnage.questions.question import LENGTHS
 from tonnage.record import Record
 from tonnage.report import html
@@ -37,10 +38,11 @@ from tonnage.version import __version__, can_simulate
 from tonnage.web.inputs import group_fields, inputs_of
 from tonnage.web.listings import LISTINGS, ListingView, accuracy_rows, cheapest_rows, counts
 from tonnage.web.measured import CHOICE, NONE
+from tonnage.web.part import EVERY, PartView, part_charts
 from tonnage.web.questions import QUESTIONS, Question, field_problems, nest_form_names
 from tonnage.web.records import Kept, Limits
 from tonnage.web.tuning import sliders
-from tonnage.web.view import answer_view, linked_picture, without_commands
+from tonnage.web.view import answer_view, linked_figures, linked_picture, without_commands
 from tonnage.web.what_if import WhatIf, changes_text, form_fields, moved_figures, what_ifs
 
 EXAMPLE: Final = "plan/serve"
@@ -198,6 +200,17 @@ def listing_page(view: ListingView) -> str:
     return _fill("listing.html", title=view.title, view=view, listing=view.path)
 
 
+def part_page(view: PartView) -> str:
+    """An accelerator of the catalogue."""
+    key = f"accelerators/{view.card.accelerator.id}"
+    return _fill(
+        "part.html", title=catalog.part_name(view.card.accelerator.id), view=view, listing="accelerators",
+        facts=Markup(html.table(view.facts, caption="Facts")), offers=Markup(html.table(view.offers, caption="Offers")),
+        results=Markup(html.table(view.results, caption="Published results")),
+        prices=Markup(linked_figures(view.prices, key=key)), held=Markup(linked_figures(view.held, key=key)),
+    )  # fmt: skip
+
+
 def accuracy_page() -> str:
     """How far predictions were off, on what no fit had seen first."""
     rows = accuracy_rows()
@@ -217,7 +230,10 @@ def accuracy_page() -> str:
             caption=name)))
         for group, (name, about) in told.items()
     ]  # fmt: skip
-    return _fill("accuracy.html", title="Accuracy", tables=tables, listing="accuracy")
+    held = linked_figures(part_charts(EVERY, additions=catalog.NOTHING), key=f"accelerators/{EVERY}")
+    return _fill(
+        "accuracy.html", title="Accuracy", tables=tables, held=Markup(held), mark=UNVERIFIED, listing="accuracy"
+    )
 
 
 def compare_page(columns: Sequence[tuple[str, Kept]], *, left: str, others: Sequence[tuple[str, str]]) -> str:

@@ -107,6 +107,25 @@ def listing(settings: Settings, *, path: str, given: Mapping[str, str], form: st
     return pages.listing_page(listings.listing_view(path, given, additions=settings.additions))
 
 
+def part(settings: Settings, *, name: str, form: str) -> str:
+    """An accelerator of the catalogue as a page or as JSON."""
+    from tonnage.report.document import as_json
+    from tonnage.web import pages
+    from tonnage.web.part import part_card, part_view
+
+    if form == "json":
+        return as_json(part_card(name, additions=settings.additions)) + "\n"
+    return pages.part_page(part_view(name, additions=settings.additions))
+
+
+def part_chart(settings: Settings, *, part: str, name: str, option: int, theme: str, form: str) -> bytes | None:
+    """One picture of an accelerator's page, as `chart` gives one of an answer."""
+    from tonnage.web.part import part_charts
+
+    charts = part_charts(part, additions=settings.additions) if option == 1 else ()
+    return _drawn(charts, name=name, theme=theme, form=form)
+
+
 def accuracy(_: Settings) -> str:
     """How far predictions were off."""
     from tonnage.web import pages
@@ -162,12 +181,18 @@ def changes_page(
 def chart(_: Settings, *, kept: Kept, name: str, option: int, theme: str, form: str) -> bytes | None:
     """One picture of a kept answer, drawn or as its Vega-Lite document; absent where it has none of that name."""
     from tonnage.questions.answers import charts_of, choosable
-    from tonnage.report.charts.chart import WIDTH, specification, svg
 
     answer = kept.answer
     if option > 1 and option > choosable(answer):
         return None
-    found = next((found for found in charts_of(answer, rank=option) if found.name == name), None)
+    return _drawn(charts_of(answer, rank=option), name=name, theme=theme, form=form)
+
+
+def _drawn(charts: Sequence[Any], *, name: str, theme: str, form: str) -> bytes | None:
+    """The chart of that name, drawn or as its Vega-Lite document; absent where there is none."""
+    from tonnage.report.charts.chart import WIDTH, specification, svg
+
+    found = next((found for found in charts if found.name == name), None)
     if found is None:
         return None
     width, _dash, theme = theme.rpartition("-")
@@ -265,6 +290,8 @@ _EVERY: Final[tuple[Callable[..., Any], ...]] = (
     front,
     example,
     listing,
+    part,
+    part_chart,
     accuracy,
     options,
     compare,

@@ -9,6 +9,7 @@ from datetime import date
 from typing import Any, Final
 
 from tonnage.catalog import Additions, product
+from tonnage.core.ranking import recommended
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.record import Record
 from tonnage.report.screen import used_of
@@ -93,7 +94,9 @@ def step_of(request: Mapping[str, Any], *, additions: Additions) -> Step:
     options = serve_options(asked, additions=additions, today=date.today(), first_only=True)
     if not options or not options[0].sure:
         return Step(usd_per_hour=None, text="nothing meets the objectives as surely as asked")
-    return _told(options[0])
+    # Of several at the lowest cost the one that the plan puts first.
+    best = recommended(options)
+    return _told(best if best.cost.value <= options[0].cost.value else options[0])
 
 
 def _told(option: ServeOption) -> Step:

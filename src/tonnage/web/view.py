@@ -64,7 +64,7 @@ TABS: Final = {
 }
 """Tab -> words in the name of a chart or the title of a section that belongs there; what has none stands under Why."""
 OPENED: Final = "Where numbers come from"
-LEADING: Final = ("frontier", "fleet", "cost", "owning", "phases", "hits", "buys", "changes", "scores")
+LEADING: Final = ("frontier", "fleet", "cost", "owning", "phases", "hits", "buys", "changes", "scores", "break-even")
 """Charts that stand beside the answer, not in a tab."""
 
 
@@ -90,6 +90,8 @@ class AnswerView(Record, kw_only=True):
     texts: Mapping[str, Sequence[Text]]
     """The sentences of the first screen by their kind, those that would change the answer under `change`."""
     product: str
+    part: str
+    """The accelerator that it is of, by its id; empty where it is none of the catalogue."""
     details: tuple[str, ...]
     price: str
     beside: str
@@ -172,6 +174,7 @@ def answer_view(
         sentence=answer.sentence,
         texts=texts,
         product=lead.text if lead.text != lead.line else "",
+        part=getattr(getattr(first, "configuration", first), "accelerator", ""),
         details=lead.details,
         price=lead.price,
         beside=f"{lead.price_note} {lead.beside}".strip(),
@@ -346,10 +349,7 @@ def _tabs(
     for chart in charts:
         drawn[_tab(chart.name + " " + chart.title)].append(chart)
     for name, own in drawn.items():
-        for place, chart in enumerate(own, 1):
-            # Two stand beside each other; one that is left is as wide as the tab.
-            picture = partial(linked_picture, key=key, wide=place == len(own) and place % 2 == 1, option=option)
-            held[name].append(html.figures([chart], picture=picture))
+        held[name].append(linked_figures(own, key=key, option=option))
     for block in document.why:
         title = block.title if isinstance(block, Section) else ""
         held[_tab(title)].append(_section(block, without=answer.sentence))
@@ -382,6 +382,17 @@ def _here(block: Block) -> Block:
         kept = [_here(one) for one in block.blocks]
         return msgspec.structs.replace(block, blocks=tuple(one for one in kept if getattr(one, "text", "kept")))
     return block
+
+
+def linked_figures(charts: Sequence[Chart], *, key: str, option: int = 1) -> str:
+    """Charts with their pictures; two stand beside each other, and one that is left is as wide as both."""
+    return "".join(
+        html.figures(
+            [chart],
+            picture=partial(linked_picture, key=key, wide=place == len(charts) and place % 2 == 1, option=option),
+        )
+        for place, chart in enumerate(charts, 1)
+    )
 
 
 def linked_picture(chart: Chart, *, key: str, at_once: bool = False, wide: bool = True, option: int = 1) -> str:

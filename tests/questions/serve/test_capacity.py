@@ -212,3 +212,12 @@ def test_a_cache_too_small_for_one_session_is_no_traceback(part: str) -> None:
     """By averages a slot of 0.4 met negative arrivals: the part is planned with what holds a session."""
     found = tonnage.plan_serve(model="llama-3.1-8b", traffic="rag", rate="20", accelerator=part, quick=True)
     assert found.feasible
+
+
+def test_a_number_in_flight_waits_for_itself_alone() -> None:
+    """One request at a time was shown the tail of arrivals that are one on average: 185 ms a token for 7."""
+    asked = {"model": "Qwen3-Coder-30B-A3B", "own": "2 x RTX 3090", "traffic": "code"}
+    alone = tonnage.plan_serve(**asked, concurrency="1").options[0].capacity
+    few = tonnage.plan_serve(**asked, concurrency="4").options[0].capacity
+    assert alone.tpot_s.value < 0.012 and alone.ttft_s.value < 1.0
+    assert alone.tpot_mean_s <= few.tpot_mean_s and alone.ttft_mean_s <= few.ttft_mean_s

@@ -202,3 +202,13 @@ def test_a_server_of_llama_cpp_has_as_many_slots_as_memory_holds() -> None:
     )
     engine = longer.options[0].configuration.engine
     assert engine.max_num_seqs == 8 and engine.max_model_len == 8 * 32_000
+
+
+def test_machines_of_one_accelerator_are_joined_where_a_network_is_stated() -> None:
+    """Lambda's GH200 are virtual machines of one: no pipeline and no cache crosses a network that nobody states."""
+    asked = {"model": "Qwen3-32B", "users": "300", "think_time": "30s", "traffic": "chat", "accelerator": "GH200"}
+    found = tonnage.plan_serve(**asked, ttft="1 s", tpot="33 ms", quick=True)
+    assert found.options
+    for option in found.options:
+        alone = option.bill.accelerators_per_instance == 1
+        assert not alone or option.configuration.ranks == 1

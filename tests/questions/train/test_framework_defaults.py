@@ -100,8 +100,7 @@ def test_models_of_images_have_no_usual_targets() -> None:
     ],
 )
 def test_residual_streams_of_32_bits(said: dict[str, object], wide: bool) -> None:
-    assert framework_defaults.wide_residual(case(**said), EAGER, sharded=False) is wide
-    assert not framework_defaults.wide_residual(case(**said), EAGER, sharded=True)
+    assert framework_defaults.wide_residual(case(**said), EAGER) is wide
 
 
 def test_only_autocast_has_no_master_copy_of_16_bit_weights() -> None:

@@ -127,6 +127,8 @@ def test_models_of_a_machine_are_named_where_none_is_better_and_faster() -> None
                 and other["rate"] >= one["rate"]
                 for other in others
             )
-            assert one["label"] == ("" if beaten else one["name"])
+            assert not (beaten and one["align"])
             assert one["low"] < one["rate"] < one["high"]
+        named = [one for one in points if one["align"]]
+        assert named and max(points, key=lambda one: (one["score"], one["rate"])) in named
         assert chart.vega("dark")["layer"]

@@ -108,12 +108,12 @@ def _better(answer: Adoption) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = [("better" if answer.saving or answer.current is None else "next", options[0])]
     if _cheaper_nearby(answer):
         assert answer.sides.nearby is not None
-        found.append(("stays there", answer.sides.nearby.options[0]))
+        found.append(("same provider", answer.sides.nearby.options[0]))
     if answer.current is not None:
         own = answer.current.options[0].configuration.accelerator
         same = next((option for option in options if option.configuration.accelerator == own), None)
         if same is not None and all(same is not option for _, option in found):
-            found.append(("same part", same))
+            found.append(("same accelerator", same))
     return found
 
 
@@ -141,7 +141,7 @@ def _row(label: str, option: ServeOption | TrainOption) -> tuple[str, ...]:
             price,
             f"{option.usd_per_month:,.0f}",
             *(show(getattr(seen, metric.name).value, metric.unit, digits=2) for metric in SPEEDS),
-            f"{most:.3g}",
+            show(most, "count"),
             chance_text(option.chance),
             where,
         )
@@ -169,8 +169,11 @@ def advice_document(answer: Advice, *, most: int | None = None) -> Document:
     known = [(metric, s) for metric in SPEEDS if (s := getattr(seen, metric.name))]
     measured = [f"mean {metric.title} {show(s, metric.unit)}" for metric, s in known]
     return document(
-        f"Seen: {show(seen.rate_per_s, '1/s')}, {seen.prompt_tokens:,.0f} prompt and "
-        f"{seen.output_tokens:,.0f} output tokens" + (", " + ", ".join(measured) if measured else ""),
+        Text(
+            f"Seen: {show(seen.rate_per_s, '1/s')}, {seen.prompt_tokens:,.0f} prompt and "
+            f"{seen.output_tokens:,.0f} output tokens" + (", " + ", ".join(measured) if measured else ""),
+            kind="asked",
+        ),
         Headline(answer.sentence, good=answer.today.keeps and not answer.unexplained),
         (f"! {missed}" for missed in answer.unexplained),
         _actions(answer, shown),
@@ -240,7 +243,7 @@ def _state_row(name: str, state: State, saved: float) -> tuple[str, ...]:
         f"{state.usd_per_month:,.0f}",
         f"{saved:,.0f}" if saved else "",
         *(show(getattr(state.replayed or state, metric.name), metric.unit, digits=2) for metric in SPEEDS),
-        f"{state.most_per_s:.3g}",
+        show(state.most_per_s, "count"),
         chance_text(state.chance),
     )
 

@@ -118,20 +118,16 @@ class Candidate(Record, kw_only=True):
         start_s = self.start.total_s
         running_s = (start_s + work_s) / self.useful
         hours = charged_hours(running_s, rules=self.rules, term=self.term, contract=self.offer.contract)
-        spent = {"work": work_s, "start": start_s, "lost to spot preemptions": running_s - start_s - work_s}
+        usd_per_hour, _ = hourly_usd(self.offer, instances=instances, term=self.term) or (math.inf, 0.0)
         return JobRun(
             at=self,
             instances=instances,
             replicas=replicas,
+            work_s=work_s,
             wall_s=start_s + work_s / (self.useful * self.available),
             running_s=running_s,
             billed_hours=hours,
-            parts=run_lines(
-                spent,
-                charged_h=hours,
-                usd_per_hour=(hourly_usd(self.offer, instances=instances, term=self.term) or (math.inf, 0.0))[0],
-                told=f"{instances} x {self.usd_per_hour:,.4g} USD/h",
-            ),
+            usd=usd_per_hour * hours,
         )
 
     def instances_by(self, deadline_s: float, *, speed: float) -> int | None:
@@ -152,19 +148,27 @@ class JobRun(Record, kw_only=True):
     at: Candidate
     instances: int
     replicas: int
+    work_s: float
     wall_s: float
     running_s: float
     """An instance stands, waiting for capacity left out. [s]"""
     billed_hours: float
-    parts: tuple[Quantity, ...]
+    usd: float
     chance: float | None = None
     """Of keeping deadline and budget. [-]"""
     sure: bool = True
 
     @property
-    def usd(self) -> float:
-        """Sum of the parts. [USD]"""
-        return sum(part.value for part in self.parts)
+    def parts(self) -> tuple[Quantity, ...]:
+        """What the money is spent on. [USD]"""
+        start_s = self.at.start.total_s
+        lost_s = self.running_s - start_s - self.work_s
+        return run_lines(
+            {"work": self.work_s, "start": start_s, "lost to spot preemptions": lost_s},
+            charged_h=self.billed_hours,
+            usd_per_hour=self.usd / self.billed_hours,
+            told=f"{self.instances} x {self.at.usd_per_hour:,.4g} USD/h",
+        )
 
     @property
     def accelerators(self) -> int:

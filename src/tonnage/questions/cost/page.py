@@ -39,9 +39,9 @@ def rent_or_buy_document(answer: RentOrBuy, *, most: int | None = None) -> Docum
         question=_question(answer),
         answer=_decision(answer),
         meters=[
-            Meter("to own", f"{money(answer.owning.value)} in all", interval=limits(answer.owning)),
-            Meter("a used hour", f"${owned.value:,.2f} an accelerator", interval=limits(owned)),
-            Meter("an hour of the calendar", f"${answer.owned_usd_per_hour:,.2f}"),
+            Meter(f"owning for {_kept(answer)}", money(answer.owning.value), interval=limits(answer.owning)),
+            Meter("per used accelerator-hour", f"${owned.value:,.2f}", interval=limits(owned)),
+            Meter("per accelerator-hour", f"${answer.owned_usd_per_hour:,.2f}"),
         ],
         table=_rents(answer, rents) if rents else None,
         risks=[
@@ -73,15 +73,20 @@ def _question(answer: RentOrBuy) -> list[str]:
     """The machine, its use and its country, in parts of a line."""
     request = answer.request
     given = {one.name: one.value for one in answer.inputs}
-    years, count = given.get("years"), given.get("accelerators")
+    count = given.get("accelerators")
     machine = f"{count:g} x {product(request.accelerator)}" if count else product(request.accelerator)
     return [
         f"rent or buy {machine}",
         f"{percent(request.utilisation)} of hours used",
-        f"kept {years:g} years" if years else "",
+        f"kept {_kept(answer)}",
         request.country,
         dates_to(rent.as_of for rent in answer.rents),
     ]
+
+
+def _kept(answer: RentOrBuy) -> str:
+    """How long an own machine is kept."""
+    return next(f"{one.value:g} years" for one in answer.inputs if one.name == "years")
 
 
 def _decision(answer: RentOrBuy) -> Headline:
@@ -109,11 +114,11 @@ def _usd_per_used_hour(answer: RentOrBuy, rent: Rent) -> float:
 
 def _rents(answer: RentOrBuy, rents: Sequence[Rent]) -> Table:
     """
-    Prices against owning, a row each, owning last; useful hours and dollars are of one accelerator, life of the whole
+    Prices against owning, a row each, owning last; hours are of one accelerator, dollars of all years of the whole
     machine.
     """
-    heads = ("rent from", "term", "$/h>1", "$/used h>", "useful>5", "life, $>3", "owning breaks even", "hours>4",
-             "pays back>2", "cheaper", "price of<4")  # fmt: skip
+    heads = ("rent from", "term", "$/h>1", "$/used h>", "useful hours>5", f"{_kept(answer)}, $>3", "break-even use",
+             "break-even hours>4", "pays back>2", "cheaper", "price of<4")  # fmt: skip
     rows = [
         (
             seller(rent),
@@ -213,10 +218,11 @@ def _break_even_chart(answer: RentOrBuy) -> Chart | None:
         price = rent.usd_per_accelerator_hour / rent.useful
         values += [(_label(rent), use, price if rent.paid == "used" else price / use) for use in USES]
     crossings = [
-        (_label(rent), rent.break_even_utilisation, fixed / rent.break_even_utilisation + running)
+        (_label(rent), rent.break_even_utilisation, fixed / rent.break_even_utilisation + running,
+         f"{rent.break_even_utilisation:.0%}")
         for rent in rents
         if rent.break_even_utilisation and rent.break_even_utilisation <= 1
-    ]
+    ]  # fmt: skip
     x = axis("use", "share of hours with useful work", axis={"format": "%"})
     y = log_axis("usd", "USD per accelerator and hour of useful work", over=[value[2] for value in values])
     shade = colour("way")
@@ -224,9 +230,12 @@ def _break_even_chart(answer: RentOrBuy) -> Chart | None:
         records(("way", "use", "usd"), values),
         {"mark": {"type": "line", "tooltip": True}, "encoding": {"x": x, "y": y, "color": shade}},
         {
-            "data": records(("way", "use", "usd"), crossings),
-            "mark": {"type": "point", "filled": True, "size": 90, "tooltip": True},
-            "encoding": {"x": x, "y": y, "color": shade},
+            "data": records(("way", "use", "usd", "at"), crossings),
+            "encoding": {"x": x, "y": y},
+            "layer": [
+                {"mark": {"type": "point", "filled": True, "size": 90, "tooltip": True}, "encoding": {"color": shade}},
+                {"mark": {"type": "text", "dy": -14, "fontWeight": "bold"}, "encoding": {"text": {"field": "at"}}},
+            ],
         },
     )
     rows: list[tuple[str, ...]] = [
@@ -240,7 +249,7 @@ def _break_even_chart(answer: RentOrBuy) -> Chart | None:
     return Chart(
         "break-even",
         "Where owning begins to pay",
-        "Cost of an accelerator's hour of useful work over utilisation; dots mark where owning costs no more.",
+        "Cost of an accelerator's hour of useful work over utilisation; from a dot on, owning costs no more.",
         body=body,
         columns=("way", "USD/h at 30 %", "at 60 %", "at 100 %", "break-even"),
         rows=tuple(rows),

@@ -147,7 +147,13 @@ def _meters(plan: FleetPlan) -> list[Meter]:
         verdict = f"holds{_sure(plan, check)}" if check.meets else "MISSES"
         meters.append(Meter(f"{check.workload}:", f"{verdict}, {at}{seen}" if seen else verdict))
     meters += [Meter(f"{run.workload}:", _run_meter(run)) for run in plan.runs[: ROWS - len(meters)]]
-    meters += [Meter("confidence:", text) for text in _surer(plan)]
+    told = {one.workload for one in normal} | {run.workload for run in plan.runs}
+    others = {one.workload: one for one in reversed(plan.replicas) if normal and one.workload not in told}
+    for one in list(others.values())[: max(0, ROWS - len(meters))]:
+        where = part_name(one.configuration.accelerator) if one.configuration else one.where
+        when = _when(one.hours, what="replica", short=True)
+        meters.append(Meter(f"{one.workload}:", f"replicas on {where}: {when}"))
+    meters += [Meter("confidence asked for:", text) for text in _surer(plan)]
     lost = [check for check in plan.checks if check.lost]
     if lost:
         held = sum(check.meets for check in lost)
@@ -383,9 +389,9 @@ def _by_hour(plan: FleetPlan) -> Chart | None:
     }
     return Chart(
         "hours",
-        "What stands when",
-        "Instances by the hour, a colour for each offer and term."
-        + ("" if whole else " Parts of one: it stands for a part of the hour."),
+        "Instances by the hour",
+        "How many stand in each hour, a colour for each offer and term."
+        + ("" if whole else " Parts of one: for a part of the hour."),
         body=body,
         columns=("instance", "hours", "how many"),
         rows=tuple(
@@ -421,7 +427,7 @@ def _bill_chart(plan: FleetPlan) -> Chart | None:
 
 
 def _label(one: PoolInstances) -> str:
-    return " ".join(filter(None, (one.provider, one.instance_type, one.term)))
+    return " ".join(filter(None, (provider_name(one.provider), one.instance_type, one.term)))
 
 
 PAGE: Final = WholePage(document=_document, opened=_opened, charts=fleet_charts)

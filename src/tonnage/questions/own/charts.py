@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from tonnage.catalog import model_name
 from tonnage.core.quality import share_kept
 from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import LocalAnswer, LocalRow
 from tonnage.questions.own.question import OwnPlan, OwnRow
-from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, records
-
-NEAR: Final = (2.0, 0.06)
-"""Points so close in output (a factor) and score (a share) have names that could lie on each other."""
+from tonnage.report.charts.chart import (
+    HEIGHT,
+    PLACED,
+    Chart,
+    along,
+    axis,
+    colour,
+    layer_charts,
+    log_axis,
+    name_layers,
+    place_names,
+    records,
+)
 
 
 class _Choice(NamedTuple):
@@ -52,48 +62,34 @@ def _choice(row: LocalRow | OwnRow, weights: str, *, on: str, rate: Quantity) ->
 
 
 def _scores(found: Sequence[_Choice], benchmark: str) -> Chart | None:
-    """Score over output with its 90 % interval; those that no other beats in both on their group are named."""
+    """Score over output with its 90 % interval; names are of those that no other beats in both on their group."""
     found = [one for one in found if one.score]
     if len({one.score for one in found}) < 2:
         return None
-    groups = list(dict.fromkeys(one.group for one in found))
-    values: list[tuple[Any, ...]] = []
-    for one in sorted(found, key=lambda one: one.rate):
-        named = "" if any(_beats(other, one) for other in found) else one.name
-        last = next((value for value in reversed(values) if value[-2] and named), None)
-        # Names of every second group stand below their points, and one that would lie on the name before it.
-        near = last is not None and one.rate < NEAR[0] * last[3] and last[2] - one.score < NEAR[1] * one.score
-        below = not last[-1] if last is not None and near else bool(groups.index(one.group) % 2)
-        values.append((*one, named, below))
     ends = [end for one in found for end in (one.low, one.high)]
     x = log_axis("rate", "output tokens/s (right is faster), log scale", over=ends)
     at: dict[str, Any] = {
         "x": x,
         "y": axis("score", f"{benchmark} in this format (up is better)", scale={"zero": False, "padding": 24}),
     }
-    if len(groups) > 1:
+    if len({one.group for one in found}) > 1:
         at["color"] = colour("group")
     span: dict[str, Any] = {**at, "x": {**x, "field": "low"}, "x2": {"field": "high"}}
-    labels: list[dict[str, Any]] = [
-        {
-            "transform": [{"filter": {"field": "below", "equal": below}}],
-            "mark": {"type": "text", "dy": away},
-            "encoding": {"x": at["x"], "y": at["y"], "text": {"field": "label"}},
-        }
-        for below, away in ((False, -9), (True, 16))
-        if any(value[-1] is below for value in values)  # an axis over no values has no extent
-    ]
+    best, place = _best(found), along(x, ends)
+    low, high = (end(one.score for one in found) for end in (min, max))
+    down = {one: HEIGHT * (high - one.score) / (high - low) for one in found}
+    places = dict(zip(best, place_names((one.name, place(one.rate), down[one]) for one in best), strict=True))
     body = layer_charts(
-        records((*_Choice._fields, "label", "below"), values),
+        records((*_Choice._fields, *PLACED), [(*one, *places.get(one, ("", 0, 0.0))) for one in found]),
         {"mark": {"type": "rule", "style": "interval"}, "encoding": span},
         {"mark": {"type": "point", "filled": True, "size": 70, "tooltip": {"content": "data"}}, "encoding": at},
-        *labels,
+        *name_layers(places.values(), at),
     )
     return Chart(
         "scores",
         "Quality against speed",
-        f"Each point is a model in a format: its {benchmark} score over its output with the 90 % interval; those that "
-        "no other beats in both are named.",
+        f"Each point is a model in a format: its {benchmark} score over its output with the 90 % interval; names are "
+        "of those that no other beats in both.",
         body=body,
         columns=("model", "on", benchmark, "tokens/s", "90 % interval"),
         rows=tuple(
@@ -101,6 +97,18 @@ def _scores(found: Sequence[_Choice], benchmark: str) -> Chart | None:
             for one in found
         ),
     )
+
+
+def _best(found: Sequence[_Choice]) -> list[_Choice]:
+    """Choices that no other beats: each model's best first, then its second formats."""
+    best = [one for one in sorted(found, key=lambda one: -one.score) if not any(_beats(other, one) for other in found)]
+    seen: Counter[tuple[str, str]] = Counter()
+    formats: dict[_Choice, int] = {}
+    for one in best:
+        model = one.group, one.name.rpartition(" ")[0]
+        formats[one] = seen[model]
+        seen[model] += 1
+    return sorted(formats, key=lambda one: formats[one])
 
 
 def _beats(other: _Choice, one: _Choice) -> bool:

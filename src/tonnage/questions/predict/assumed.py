@@ -74,7 +74,7 @@ def training_settings(case: TrainCase, setup: TrainSetup) -> Iterator[Other]:
         other: Recompute = "none" if setup.recompute == "full" else "full"
         yield Other("recompute", setup.recompute, other, replace(case, recompute=other))
     if case.framework is None and case.method == "qlora" and case.residual_precision is None:
-        formats = ("fp32", "bf16") if setup.wide_residual else ("bf16", "fp32")
+        formats = ("fp32", "bf16") if setup.residual_is_wide else ("bf16", "fp32")
         yield Other("residual_precision", *formats, replace(case, residual_precision=formats[1]))
     if case.framework is None and case.method != "pretrain" and case.loss is None and setup.loss == "whole":
         yield Other("loss", "whole", "fused", replace(case, loss="fused"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any, Final, NamedTuple
 
@@ -126,13 +126,18 @@ def _published_sections(one: Predicted, *, of: str = "this case", most: int | No
 def near_text(near: Near) -> str:
     """A published result: what was measured, what is not as asked, and its source."""
     found = near.result
-    numbers = ", ".join(
-        f"{name} {_amount(value, '')}{unit}".strip()
-        for field, (name, unit) in NEAR_NUMBERS.items()
-        if (value := found.measured.get(field)) is not None
-    )
+    numbers = numbers_text(found.measured)
     parts = f"{model_name(found.model)}, {parts_name(found.count, found.accelerator)}"
     return f"{parts}: {numbers or 'memory alone'}; differs in {', '.join(near.differs) or 'nothing'} ({found.source})"
+
+
+def numbers_text(numbers: Mapping[str, float]) -> str:
+    """Numbers of a published result by their names, in words; empty where none of them is a speed."""
+    return ", ".join(
+        f"{name} {_amount(value, '')}{unit}".strip()
+        for field, (name, unit) in NEAR_NUMBERS.items()
+        if (value := numbers.get(field)) is not None
+    )
 
 
 def _several(found: Sequence[Predicted | str], refused: Sequence[str], *, every: bool) -> tuple[Block, ...]:

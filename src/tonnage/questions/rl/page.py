@@ -11,7 +11,7 @@ from tonnage.catalog import accelerators_text, model_name, product
 from tonnage.domain.answer import Quantity
 from tonnage.questions.rl.question import RlOption, RlPlan
 from tonnage.questions.train.page import electricity_of_run
-from tonnage.report.charts.chart import Chart, axis, layer_charts, led_by, memory_chart, names, records
+from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, led_by, memory_chart, names, records
 from tonnage.report.document import Contents, Headline, Meter, Text
 from tonnage.report.page import COST, PROVIDER, SURE, TERM, TIME, Page, at
 from tonnage.report.screen import held_text, price_dates, risk, run_price, stale_text
@@ -195,13 +195,13 @@ def rl_charts(plan: RlPlan, rank: int = 1) -> tuple[Chart | None, ...]:
     """Every picture of a feasible plan, of the option of that rank; none where nothing works."""
     if not plan.options:
         return ()
-    return (_phases(plan), memory_chart(led_by(plan.options, rank, most=MOST_OPTIONS), accelerators_text))
+    return (_phases(plan, rank), memory_chart(led_by(plan.options, rank, most=MOST_OPTIONS), accelerators_text))
 
 
-def _phases(plan: RlPlan) -> Chart:
+def _phases(plan: RlPlan, rank: int) -> Chart:
     """
     A step on a timeline: of the splits where accelerators generate or train alone, both from its start, else of the
-    options, one phase after the other.
+    option of that rank, one phase after the other.
     """
     rows: list[tuple[Any, ...]] = []
     if plan.splits:
@@ -210,34 +210,31 @@ def _phases(plan: RlPlan) -> Chart:
             label = f"{split.rollout} + {split.training}"
             rows += [(label, "rollout", 0.0, split.rollout_s), (label, "training", 0.0, split.training_s)]
     else:
-        what = "option"
-        for rank, option in enumerate(plan.options[:MOST_OPTIONS], 1):
-            label = f"{rank}: {accelerators_text(option)}"
-            ends = list(accumulate(phase.value for phase in option.phases))
-            began = (0.0, *ends[:-1])
-            rows += [(label, one.name, *span) for one, *span in zip(option.phases, began, ends, strict=True)]
+        what, phases = "", plan.options[rank - 1].phases
+        ends = list(accumulate(phase.value for phase in phases))
+        rows = [("step", one.name, *span) for one, *span in zip(phases, (0.0, *ends[:-1]), ends, strict=True)]
     columns = ("where", "phase", "begins", "ends")
     body = layer_charts(
         records(columns, rows),
         {
             "mark": {"type": "bar", "tooltip": {"content": "data"}},
             "encoding": {
-                "y": names("where", what),
+                "y": names("where" if plan.splits else "phase", what),
                 "x": axis("begins", "seconds since the step began (a shorter step is better)"),
                 "x2": {"field": "ends"},
-                "color": {"field": "phase", "type": "nominal", "title": "phase"},
-                "yOffset": {"field": "phase"},
+                "color": {**colour("phase"), **({} if plan.splits else {"legend": None})},
+                **({"yOffset": {"field": "phase"}} if plan.splits else {}),
             },
         },
     )
     longest = max(rows, key=lambda row: row[3] - row[2])
     return Chart(
         "phases",
-        "Rollout against training time",
-        f"When each phase of a step begins and ends; the longest is {longest[1]} of {longest[0]} with "
-        f"{show(longest[3] - longest[2], 's')}.",
+        "A step as a timeline",
+        f"When each phase of a step begins and ends; the longest is {longest[1]}"
+        f"{f' of {longest[0]}' if plan.splits else ''} with {show(longest[3] - longest[2], 's')}.",
         body=body,
-        columns=(what, "phase", "begins", "ends"),
+        columns=(what or "of", "phase", "begins", "ends"),
         rows=tuple((where, phase, show(begins, "s"), show(ends, "s")) for where, phase, begins, ends in rows),
     )
 

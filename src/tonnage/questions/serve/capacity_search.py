@@ -41,6 +41,7 @@ BEYOND_PERCENTILE: Final = 50
 """Requests of a run that lie beyond the objectives' percentile, at least."""
 PATTERN_PER_S: Final = 5.0
 """Rate at which the pattern of arrivals is drawn: that of the chat log whose burstiness is published. [1/s]"""
+ROUNDING: Final = 1e-9
 STEPS: Final = 7
 """Halvings of the rate until so many are in flight as are asked for."""
 BINDS: Final = {"kv": "kv", "batch limit": "batch", "compute": "compute", "bandwidth": "compute", "host": "compute"}
@@ -76,6 +77,15 @@ class Trial(NamedTuple):
 
         run = self.play(self.requests._replace(sent_s=at_rate(self.requests.sent_s, rate_per_s)))
         return point_of(run, rate=rate_per_s, percentile=self.slo.percentile)
+
+    def of_clients(self, clients: int) -> Point:
+        """What requests see of which so many are always in flight on the replica, by simulation."""
+        from tonnage.simulation.serving import simulate
+        from tonnage.simulation.slo import settled_requests
+
+        run = simulate(self.arrays, requests=self.requests, clients=clients)
+        rate = clients / float(run.e2e_s[settled_requests(run)].mean())
+        return point_of(run, rate=rate, percentile=self.slo.percentile)
 
     def capacity(self, start_per_s: float, precision: float) -> SimulatedCapacity:
         """The largest rate of the whole replica or unit within the objectives, searched from a rate near it."""
@@ -195,11 +205,13 @@ def load_curve(
 
 def point_at(request: Serve, tested: SearchedCapacity, *, share: float) -> Point:
     """
-    What requests see at one replica's load (`share`): at that rate, or with so many in flight on average, whose rate is
-    then sought between zero and the capacity.
+    What requests see at one replica's load (`share`): at that rate, or with so many always in flight. A unit has no
+    clients: there the rate with so many on average is sought between zero and the capacity.
     """
     if request.rate_per_s is not None or tested.best is None:
         return tested.trial.at(share)
+    if tested.trial.alone:
+        return tested.trial.of_clients(max(1, math.ceil(share - ROUNDING)))
     low, high, point = 0.0, tested.best.rate_per_s, tested.best
     for _ in range(STEPS):
         rate = (low + high) / 2.0

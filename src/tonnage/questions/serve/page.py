@@ -50,7 +50,7 @@ from tonnage.units import show
 
 WORTH_A_LINE: Final = 0.02
 """Savings below are not said on the first screen. [-]"""
-TOKENS_CHEAPER = 3.0
+TOKENS_CHEAPER = 1.25
 """Times an API's price from which the first screen says so."""
 
 
@@ -268,8 +268,8 @@ def _tokens(plan: ServePlan) -> list[str]:
     rest = [
         f"{provider_name(one.provider)}: ${one.usd_per_million_input:.3g} input, "
         f"{'no price' if one.usd_per_million_cached_input is None else f'${one.usd_per_million_cached_input:.3g}'} "
-        f"cached input, ${one.usd_per_million_output:.3g} output per 1M tokens; ${one.usd_per_hour:,.3g}/h for this "
-        f"load ({one.page}; {one.as_of})"
+        f"cached input, ${one.usd_per_million_output:.3g} output per 1M tokens; "
+        f"${show(one.usd_per_hour, 'count')}/h for this load ({one.page}; {one.as_of})"
         for one in plan.tokens.options
     ]
     return [plan.tokens.sentence, *rest, "no input taken as cached; an API's latency and weight format are its own"]

@@ -151,8 +151,12 @@ def _sentence(
         f"${cheapest.usd_per_million_input:.3g} in{'' if cached is None else f' (${cached:.3g} cached)'} / "
         f"${cheapest.usd_per_million_output:.3g} out per 1M tokens"
     )
-    load = f"${cheapest.usd_per_hour:,.3g}/h for this load"
-    against = f"{times:.3g}x less than renting" if times >= 1 else f"{1 / times:.3g}x what renting costs"
+    load = f"${show(cheapest.usd_per_hour, 'count')}/h for this load"
+    against = (
+        f"{show(times, 'count')}x less than renting"
+        if times >= 1
+        else f"{show(1 / times, 'count')}x what renting costs"
+    )
     wins = "renting wins at no load"
     if wins_from_per_s is not None and winner is not None:
         run = winner.configuration

@@ -68,7 +68,7 @@ def trace_sessions(path: str) -> TraceSessions:
     return replace(
         told,
         sentence=f"{sessions:,} sessions of {n / max(1, sessions):.2g} turns{apart}; {whole[0]:.1%} of prompt tokens "
-        "are found again with room for everything",
+        "would be read from a prefix cache that holds everything",
         sessions=sessions,
         gap_s=gap_s,
         shared=float(links.shared.sum() / prompt.sum()),

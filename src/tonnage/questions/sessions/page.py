@@ -69,7 +69,7 @@ def session_sections(plan: ServePlan) -> dict[str, Contents]:
             f"{size.name} (this plan)" if size.now else size.name,
             f"{size.tokens:,.0f}" if size.tokens < 1e11 else "–",
             f"{size.hit_rate:.1%}",
-            f"{size.rate_per_s:.3g}",
+            show(size.rate_per_s, "count"),
             f"{size.replicas:,}",
             f"{size.usd_per_hour:,.2f}",
         )
@@ -127,7 +127,7 @@ def _classes(profile: SessionProfile) -> dict[str, Contents]:
         )
         for one in profile.classes
     ]
-    heads = ["sessions>", "first prompt>", "new a turn>", "answer>", "go on after turn 1 2 3+>", "gap>", "branch>"]
+    heads = ["sessions>", "first prompt>", "new a turn>", "answer>", "goes on after turn 1, 2, 3+>", "gap>", "branch>"]
     shared = [f"{tokens:,.0f} tokens begin {share:.0%} of the sessions" for tokens, share in profile.shared[:8]]
     return {
         "Fitted sessions (medians)": grid(heads, rows),

@@ -15,7 +15,7 @@ from tonnage.domain.simulate import FleetSeen, Occupancy, Simulated, Simulation
 from tonnage.engines.registry import engine_release
 from tonnage.questions.compare.answer import Compared, Comparison
 from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, names, records
-from tonnage.report.document import Column, Document, Meter, Note, Table, grid, sections
+from tonnage.report.document import Column, Document, Meter, Note, Table, Text, grid, sections
 from tonnage.report.screen import first_screen
 from tonnage.report.wording import figure_name, percent, span
 from tonnage.units import show
@@ -105,7 +105,7 @@ def _three(value: float) -> str:
 
 
 def _latencies(found: Simulated) -> Table:
-    heads = ("", "mean>3", "p50>2", "p90>4", "p95>", "p99>1", "90 % of the mean>")
+    heads = ("", "mean>3", "p50>2", "p90>4", "p95>", "p99>1", "mean, 90 % interval>")
     rows = [(metric.words.lower(), getattr(found, metric.name)) for metric in LATENCIES]
     rows.insert(1, ("  queueing delay", found.queue_s))
     return grid(heads, [(name, *_cells(latency)) for name, latency in rows if latency is not None])
@@ -193,7 +193,7 @@ def comparison_document(found: Comparison) -> Document:
         answer=found.sentence,
         good=found.fits,
         table=short,
-        risks=[f"Note: {text}" for text in found.assumed[:1]],
+        risks=[Text(f"{text[:1].upper()}{text[1:]}.", kind="fact") for text in found.assumed[:1]],
         rest=Note(f"{BEST} best of its kind.", hint=f"All {len(found.figures)} figures, assumptions: --why."),
     )
     why = sections({"Every figure": (whole, Note(f"{BEST} best of its kind")), "Assumptions": found.assumed})
@@ -230,6 +230,8 @@ def _show_rate(value: float, unit: str) -> str:
     return show(value, unit) if unit else f"{value:,.3g}"
 
 
+GREY: Final = "#7f7f7f"
+"""Of marks that stand for no colour, on either ground."""
 PERCENTILES: Final = ("p50", "p90", "p95", "p99")
 
 
@@ -335,7 +337,7 @@ def comparison_charts(found: Comparison) -> tuple[Chart, ...]:
             "y": names("side"),
             "x": log_axis("seconds", "seconds (left is better)", over=[value[3] for value in values]),
             "color": colour("latency"),
-            "shape": colour("percentile"),
+            "shape": {**colour("percentile"), "legend": {"symbolFillColor": GREY, "symbolStrokeColor": GREY}},
         },
     }
     chart = Chart(

@@ -196,16 +196,16 @@ def master_weights(case: TrainCase, software: SoftwareSpec) -> bool:
     return case.method in {"pretrain", "full"} and not (stated and software.autocasts)
 
 
-def wide_residual(case: TrainCase, software: SoftwareSpec, *, sharded: bool) -> bool:
+def wide_residual(case: TrainCase, software: SoftwareSpec) -> bool:
     """
     Whether the residual stream is in 32 bits: as stated, else under autocast of 32-bit weights, and around a 4-bit base
-    that PEFT's preparation widened (`sharded` = FSDP gathers what it shards in 16 bits).
+    that PEFT's preparation widened. Where FSDP gathers weights in 16 bits an unstated one is not.
 
     A job that names no software is taken as one of its family's usual trainer of today, which widens nothing.
     """
     if case.residual_precision is not None:
         return number_format(case.residual_precision).bits >= 32
-    if sharded or number_format(case.precision).bits >= 32:
+    if number_format(case.precision).bits >= 32:
         return False
     if case.method == "qlora":
         return software.plain_scripts and not _since(case, software, "narrow_since")

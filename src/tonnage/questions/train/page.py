@@ -93,7 +93,7 @@ def _meters(plan: TrainPlan, best: TrainOption) -> list[Meter]:
     wall, deadline, budget = best.run.wall_s, plan.request.deadline_s, plan.request.budget_usd
     return [
         meter("time", wall, limit=deadline),
-        Meter("P90", show(best.run.wall_p90_s, "s")),
+        Meter("time, 9 in 10 runs", show(best.run.wall_p90_s, "s")),
         meter("cost", best.cost, limit=budget),
         meter("memory", best.memory, limit=best.limit_bytes),
         Meter("MFU", percent(best.mfu)),
@@ -105,9 +105,10 @@ def _risks(plan: TrainPlan, best: TrainOption) -> list[str | Text]:
     return [
         stale_text(best.bill, plan.provenance.made),
         held_text(best.bill, run=True),
+        # It divides the bill, too.
+        f"Faster stack: {plan.faster}" if plan.faster else "",
         f"Cheaper, less sure: {plan.cheaper_at_risk}" if plan.cheaper_at_risk else "",
         Text(f"Spot: {plan.spot}", asks={"term": "spot"}) if plan.spot else "",
-        f"Faster stack: {plan.faster}" if plan.faster else "",
         closest_break_even(plan.break_even),
         f"More accelerators: {plan.stops_paying}" if plan.stops_paying else "",
     ]

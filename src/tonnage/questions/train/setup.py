@@ -311,7 +311,8 @@ def _setup(
         whole_logit=framework_defaults.whole_logit(case),
         loads_whole=framework_defaults.loads_whole(case),
         paged_states=framework_defaults.paged_states(case),
-        wide_residual=framework_defaults.wide_residual(case, software, sharded=layout.zero_stage >= 3),
+        wide_residual=framework_defaults.wide_residual(case, software),
+        gathers_narrow=case.residual_precision is None,
         adapter_input=framework_defaults.adapter_input(case, software),
         offload=case.offload,
         offload_activations=bool(framework_defaults.own(case, "offloads_activations"))

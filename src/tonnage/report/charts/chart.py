@@ -1,5 +1,5 @@
 """
-One chart: what is drawn, and the same numbers as a table; memory by what fills it, prices over time.
+One chart: what is drawn, and the same numbers as a table; memory by what fills it.
 
 A chart holds no pixels. `specification` gives the Vega-Lite document, a plain dictionary that any renderer draws and
 any test can read; `svg` draws it by vl-convert, without a browser or a request.
@@ -11,10 +11,10 @@ import importlib.util
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from typing import Any, Final
 
 from tonnage.domain.answer import Quantity
-from tonnage.domain.listing import Listing
 from tonnage.errors import BadRequest
 from tonnage.record import Record
 from tonnage.units import show
@@ -141,38 +141,84 @@ def named_points(
     reach: float = 0.0,
 ) -> dict[str, Any]:
     """
-    Points (fields x and y) with their names over other layers; the first is ringed.
+    Points (fields x and y) with their names over other layers; the first is ringed, and the axis holds `reach` too.
 
-    Names stand above their points, every second one and a single one below unless the axis is there, and beside those
-    near either end of the plot, whose axis holds `reach` too.
+    Names stand where they have room (`place_names`), the first ones first.
     """
-    ordered = sorted(points, key=lambda point: point[1:])
-    named = [point for point in ordered if point[0]]
-    place, top = along(x, [*(point[1] for point in points), reach]), max(point[2] for point in points)
-    from_zero = "domainMin" in y.get("scale", {})
-
-    def below(point: tuple[str, float, float]) -> bool:
-        room = not from_zero or point[2] > LOW * top
-        return room and point in named and (len(named) == 1 or bool(named.index(point) % 2))
-
-    values = [(*point, point is points[0], below(point), side(place(point[1]))) for point in ordered]
+    place, ups = along(x, [*(point[1] for point in points), reach]), [point[2] for point in points]
+    low, high = 0.0 if "domainMin" in y.get("scale", {}) else min(ups), max(ups)
+    places = place_names((name, place(at), HEIGHT * (high - up) / ((high - low) or 1.0)) for name, at, up in points)
+    values = [(*point, point is points[0], *where) for point, where in zip(points, places, strict=True)]
+    values.sort(key=lambda value: value[1:3])  # as lines under them are drawn
     at = {"x": x, "y": y}
-    names: list[dict[str, Any]] = [
-        {"transform": [{"filter": f"{'' if under_it else '!'}datum.below && datum.side == '{where}'"}],
-         "mark": {"type": "text", "dy": away, "align": align, "dx": aside},
-         "encoding": {**at, "text": {"field": "name"}}}
-        for under_it, away in ((False, -14), (True, 21))
-        for where, (align, aside) in SIDES.items()
-        if any(value[-2:] == (under_it, where) for value in values)  # an axis over no values has no extent
-    ]  # fmt: skip
     return layer_charts(
-        records(("name", "x", "y", "first", "below", "side"), values),
+        records(("name", "x", "y", "first", *PLACED), values),
         *under,
         {"mark": {"type": "point", "filled": True, "size": 70, "tooltip": {"content": "data"}}, "encoding": at},
         {"transform": [{"filter": "datum.first"}], "mark": {"type": "point", "size": 260, "strokeWidth": 2},
          "encoding": at},
-        *names,
+        *name_layers(places, at),
     )  # fmt: skip
+
+
+WIDTHS: Final = (280.0, 560.0, 1000.0)
+"""Of the plot on a phone, in a column and over a page: the wider, the more names have room. [px]"""
+HEIGHT: Final = 250.0
+"""Of the part of the plot that holds points. [px]"""
+LETTER, LINE = 6.4, 14.0
+"""Width of a letter, height of a line. [px]"""
+PLACED: Final = ("align", "dy", "from")
+Place = tuple[str, int, float]
+"""Alignment of a name, how far below its point it stands [px], and the width of the plot from which on it does [px]."""
+
+
+def place_names(named: Iterable[tuple[str, float, float]]) -> list[Place]:
+    """
+    Where names have room beside their points, the first ones first; one that never has stands nowhere.
+
+    Parameters
+    ----------
+    named : iterable of (str, float, float)
+        Name, how far along the plot its point lies [0 to 1], how far down [px]. An empty name is none.
+
+    Examples
+    --------
+    >>> place_names([("here", 0.5, 100.0), ("close to it", 0.5, 104.0), ("", 0.9, 0.0)])
+    [('center', 21, 280.0), ('center', -14, 280.0), ('', 0, 0.0)]
+    """
+    points = list(named)
+    found: dict[int, Place] = {}
+
+    def box(one: int, align: str, dy: int, width: float) -> tuple[float, float, float]:
+        name, along, down = points[one]
+        left = along * width - {"left": 0.0, "center": 0.5, "right": 1.0}[align] * LETTER * len(name)
+        return left, left + LETTER * len(name), down + dy
+
+    for width in WIDTHS:
+        for one, (name, *_) in enumerate(points):
+            others = [box(other, *place[:2], width) for other, place in found.items()]
+            for align, dy in product(("center", "right", "left"), (21, -14)) if name and one not in found else ():
+                left, right, y = box(one, align, dy, width)
+                inside = left >= -LETTER and right <= width + LETTER and y <= HEIGHT
+                if inside and not any(left < its[1] and its[0] < right and abs(y - its[2]) < LINE for its in others):
+                    found[one] = (align, dy, width)
+                    break
+    return [found.get(one, ("", 0, 0.0)) for one in range(len(points))]
+
+
+def name_layers(places: Iterable[Place], at: dict[str, Any]) -> list[dict[str, Any]]:
+    """Layers that write the field `name` of each value with its place in the fields `PLACED`."""
+    # Where the plot is too narrow the name is empty: an axis over no values at all has no extent.
+    text = {"condition": {"test": "width >= datum.from", "field": "name"}, "value": ""}
+    marks = {(align, dy): {"type": "text", "align": align, "dy": dy} for align, dy, _ in places if align}
+    return [
+        {
+            "transform": [{"filter": f"datum.align == '{align}' && datum.dy == {dy}"}],
+            "layer": [{"mark": {**mark, "style": "halo", "aria": False}}, {"mark": mark}],
+            "encoding": {"x": at["x"], "y": at["y"], "text": text},
+        }
+        for (align, dy), mark in marks.items()
+    ]
 
 
 def along(x: dict[str, Any], values: Sequence[float]) -> Callable[[float], float]:
@@ -377,54 +423,3 @@ def _named_apart(bars: Sequence[Bar]) -> list[Bar]:
         seen[name] += 1
         named.append((f"{name} ({seen[name]})" if seen[name] > 1 else name, memory, limit))
     return named
-
-
-MOST_SELLERS = 6
-"""Accelerators in one picture."""
-
-
-def price_chart(listing: Listing) -> tuple[Chart, ...]:
-    """The path of each accelerator, those with most days first; nothing where none has two."""
-    paths: dict[str, list[dict[str, Any]]] = {}
-    for row in listing.rows:
-        paths.setdefault(row["accelerator"], []).append(row)
-    several = sorted((path for path in paths.values() if len(path) > 1), key=lambda path: -len(path))[:MOST_SELLERS]
-    if not several:
-        return ()
-    values = [
-        (row["accelerator"], row["date"], row["market"], row["low"], row["high"], row["sellers"])
-        for path in several
-        for row in path
-    ]
-    x = axis("date", "day of the prices", kind="temporal")
-    shade = colour("accelerator")
-    y = axis("market", "USD per accelerator-hour, on demand", scale={"type": "log"})
-    body = layer_charts(
-        records(("accelerator", "date", "market", "low", "high", "sellers"), values),
-        {
-            "mark": {"type": "area", "fillOpacity": 0.15, "strokeOpacity": 0.9, "strokeWidth": 1},
-            "encoding": {
-                "x": x,
-                "y": axis("low", "", scale={"type": "log"}),
-                "y2": {"field": "high"},
-                "color": shade,
-                "stroke": shade,
-            },
-        },
-        {
-            "mark": {"type": "line", "point": True, "interpolate": "step-after", "tooltip": True},
-            "encoding": {"x": x, "y": y, "color": shade},
-        },
-    )
-    rows = [(name, day, f"{price:.2f}", f"{low:.2f}-{high:.2f}", f"{n:g}") for name, day, price, low, high, n in values]
-    return (
-        Chart(
-            "prices",
-            "What an accelerator-hour was asked for",
-            "Median over sellers of their last price until a day, and the range of eight in ten of them. Sellers "
-            "join on the day of their first dated price, so that a step may be another seller and not another price.",
-            body=body,
-            columns=("accelerator", "day", "USD/h", "spread", "sellers"),
-            rows=tuple(rows),
-        ),
-    )
