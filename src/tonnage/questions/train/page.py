@@ -102,6 +102,7 @@ def _meters(plan: TrainPlan, best: TrainOption) -> list[Meter]:
 
 
 def _risks(plan: TrainPlan, best: TrainOption) -> list[str | Text]:
+    """What could go wrong, and what could be cheaper or faster; an old price first, for it moves every figure."""
     return [
         stale_text(best.bill, plan.provenance.made),
         held_text(best.bill, run=True),
