@@ -45,7 +45,8 @@ MAX_TIMES: Final = 3.0
 """An option that costs more times as much as the first is shown when asked for. [-]"""
 MAX_RISKS: Final = 3
 TEXT_LINES: Final = 14
-"""Of question, answer, the table's rows and the texts below it: what a screen of 24 lines leaves them."""
+"""Of question, answer, the table's rows and the texts below it: what a screen of 24 lines leaves them, two being of
+what is left out."""
 TEXT_COLUMNS: Final = 96
 EXPLAIN: Final = "; each number: tonnage explain"
 SHORTEST_REASON: Final = 4
@@ -120,6 +121,7 @@ def first_screen(
     named = [one if isinstance(one, Text) else Text(one) for one in risks if one][:MAX_RISKS]
     if measure is not None:
         above = (len(table.rows) if table is not None else 0) + lines_of(asked) + lines_of(lead.line)
+        above += max(0, lines_of(rest.full) - 2) if rest is not None else 0
         named = _what_fits(named, measure.sentence, lines=TEXT_LINES - above)
     return blocks(
         Text(asked, kind="asked") if asked else None,
