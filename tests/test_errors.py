@@ -10,6 +10,11 @@ def test_suggests_across_punctuation_and_maker() -> None:
     assert nearest("llama-3-8b", KNOWN)[0] == "meta-llama/Meta-Llama-3-8B" or "Meta" in nearest("Llama-3-8b", KNOWN)[0]
 
 
+def test_suggests_what_letters_and_a_number_between_them_stand_for() -> None:
+    assert nearest("k8s", ("kserve", "kubernetes", "k3s"))[0] == "kubernetes"
+    assert nearest("k9s", ("kubernetes", "vllm")) == ()
+
+
 def test_message_is_one_short_sentence_for_hostile_names() -> None:
     error = UnknownName("accelerator", "x\n\x00" * 100_000, known=KNOWN)
     assert "\n" not in str(error)

@@ -55,6 +55,8 @@ def test_reads_what_people_write(text: str | float, dimension: str, value: float
         ("1e999 s", "s", "not a finite"),
         ("€5", "USD", "euro"),
         ("$5", "s", "is money"),
+        ("30 tokens/s", "s", "is a rate, but a time is expected: write '33.3 ms' a token"),
+        ("0 tok/s", "s", "is tokens/s, but s is expected"),
         ("9" * 500 + " s", "s", "not a quantity"),
         (True, "count", "not a quantity"),
     ],

@@ -108,6 +108,9 @@ def nearest(name: str, known: Iterable[str], *, count: int = 3) -> tuple[str, ..
     for candidate in known:
         for form in dict.fromkeys((_plain(candidate), _plain(candidate.rsplit("/", 1)[-1]))):
             plain.setdefault(form, []).append(candidate)
+    if numeronym := re.fullmatch(r"([a-z])(\d\d?)([a-z])", wanted):  # k8s, i18n
+        first, left_out, last = numeronym.groups()
+        wanted = next((key for key in plain if re.fullmatch(f"{first}.{{{left_out}}}{last}", key)), wanted)
     starts = sorted((key for key in plain if wanted and key.startswith(wanted)), key=len)
     close = difflib.get_close_matches(wanted, plain, n=count, cutoff=0.6)
     found: list[str] = []

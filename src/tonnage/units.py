@@ -280,6 +280,8 @@ def _explain(text: object, unit: str, dimension: str, field: str) -> str:
     other = next((name for name, units in DIMENSIONS.items() if name != dimension and unit and unit in units), None)
     if other is not None:
         example = _example(dimension)
+        if (dimension, other) == ("s", "tokens/s") and (rate := read(str(text), other)) > 0:
+            return f"{field}: '{echo(text)}' is a rate, but a time is expected: write '{show(1 / rate, 's')}' a token"
         return f"{field}: '{echo(text)}' is {other}, but {dimension} is expected: write for example '{example}'"
     usual = _MINUTES.get(unit, "")
     close = nearest(unit, [*filter(None, DIMENSIONS[dimension])], count=1)

@@ -6,6 +6,11 @@ from pathlib import Path
 import pytest
 from tests.command import told as answer_of
 
+from tonnage.core.reading import read_fields
+from tonnage.domain.requests.serve import Serve
+from tonnage.domain.train_plan import FineTune
+from tonnage.errors import UnknownName
+
 TRAIN = ["plan", "train", "meta-llama/Llama-3.1-8B", "--tokens", "100B", "--deadline", "30 days", "--accelerator",
          "H100,H200", "--today", "2026-11-21"]  # fmt: skip
 TUNE = ["plan", "finetune", "meta-llama/Llama-2-7b-hf", "--method", "lora", "--examples", "50k",
@@ -70,6 +75,13 @@ def test_a_mistake_is_one_sentence_and_code_two(
     assert result.exit_code == 2
     assert told in result.output
     assert "Traceback" not in result.output and len(result.output.strip().splitlines()) <= 2
+
+
+def test_choices_are_taken_whatever_their_capitals() -> None:
+    assert read_fields({"method": "LoRA", "objective": "DPO"}, FineTune) == {"method": "lora", "objective": "dpo"}
+    assert read_fields({"engine": "vLLM, SGLang"}, Serve) == {"engine": ("vllm", "sglang")}
+    with pytest.raises(UnknownName, match="did you mean 'qlora'"):
+        read_fields({"method": "QLoR"}, FineTune)
 
 
 def test_a_plan_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import io
 import re
 from contextlib import redirect_stdout
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from msgspec.structs import replace
@@ -17,13 +17,15 @@ from tonnage.catalog import model_name, part_name, product
 from tonnage.catalog.spreads import chance_within
 from tonnage.core.error_model import ErrorModel
 from tonnage.domain.answer import Quantity
-from tonnage.domain.plan import Choice
+from tonnage.domain.plan import Choice, ChoiceName, Rejection
+from tonnage.domain.refusal import refusal
 from tonnage.questions.answers import document_of, fragment, show
 from tonnage.report.document import Document, Headline, Table
 from tonnage.report.html import markdown
-from tonnage.report.screen import Pick, Ranking, left_out, picks, rows_shown
+from tonnage.report.screen import LABELS, Pick, Ranking, left_out, picks, rows_shown
 from tonnage.report.terminal import print_blocks
 from tonnage.report.wording import chance, limits, money, span
+from tonnage.web.view import CHOICES
 
 LINES, COLUMNS = 24, 100
 ID = re.compile(r"(?<![\w/.-])(?:h100-sxm5-80gb|b200-sxm-180gb|h200-sxm-141gb|a100-sxm4-80gb|rtx-4090)(?![\w/-])")
@@ -138,12 +140,25 @@ class Plan:
 BY = Ranking(price=lambda o: o.price, speed=lambda o: o.speed)
 
 
-def test_choices_of_the_plan_are_named_and_no_option_twice() -> None:
-    given = (Choice(name="cheapest", option=0), Choice(name="fastest", option=0), Choice(name="resilient", option=1))
+def test_choices_of_the_plan_are_named() -> None:
+    given = (Choice(name="cheapest", option=0), Choice(name="resilient", option=1))
     plan = Plan(Option(1, 1), Option(2, 2), choices=given)
-    assert picks(plan) == [Pick("cheapest", 0), Pick("resilient", 1)]
+    assert picks(plan) == [Pick("cheapest", 0), Pick("N+1 spare", 1)]
     assert rows_shown(plan, BY, top=None) == picks(plan)
     assert rows_shown(plan, BY, top=1) == [Pick("cheapest", 0)]
+
+
+def test_counts_of_what_is_ruled_out_add_up() -> None:
+    limits = ("memory", "memory", "vendor", "budget", "deadline", "community", "checkpoint")
+    note = left_out([Rejection(what="x", verdict=refusal(limit, "no")) for limit in limits]).text
+    counts = [int(number) for number in re.findall(r"\d+", note)]
+    assert counts[0] == len(limits) == sum(counts[1:]) and "3 for other reasons)" in note
+    assert "other reasons" not in left_out([Rejection(what="x", verdict=refusal("memory", "no"))]).text
+
+
+def test_every_label_of_a_choice_is_spelled_out_on_the_page() -> None:
+    assert set(CHOICES) == {LABELS.get(name, name) for name in get_args(ChoiceName)}
+    assert max(map(len, CHOICES.keys() - {"recommended"})) <= 9  # a screen of 80 columns has no room for more
 
 
 def test_a_table_has_five_rows_none_dominated_nor_three_times_the_price_unless_asked_for() -> None:
@@ -216,6 +231,28 @@ def test_an_old_price_says_its_age_once() -> None:
     assert text.count("weeks old") == 1 and "*" not in text
 
 
+@pytest.mark.parametrize("name", names())
+def test_an_old_price_that_wins_is_said_on_the_first_screen(name: str) -> None:
+    plan = answered(name)
+    options = getattr(plan, "options", ())
+    bill = getattr(options[0], "bill", None) if options else None
+    said = "check it before you count on it" in " ".join(" ".join(printed(document_of(plan))).split())
+    assert said or bill is None or not bill.stale or bill.trust != "primary"
+
+
+def test_what_a_fine_tune_takes_as_given_stands_in_its_first_line() -> None:
+    asked = {"model": "meta-llama/Llama-3.1-8B", "examples": "10k", "accelerator": "L40S"}
+    lines = {
+        how: " ".join(printed(document_of(tonnage.plan_finetune(**asked, **dict(more)))))
+        for how, more in {
+            "LoRA r=16 · 10,000 examples, 1 epoch · sequences of 2,048": {"tokens_per_example": "900"},
+            "LoRA r=8 · 10,000 examples, 3 epochs": {"tokens_per_example": "900", "lora_rank": "8", "epochs": "3"},
+            "10,000 examples, 1 epoch · 4,000 tokens each": {"tokens_per_example": "4000"},
+        }.items()
+    }
+    assert all(how in text for how, text in lines.items()), lines
+
+
 def test_every_kind_of_answer_has_a_document() -> None:
     assert all(document_of(answered(name)).first for name in names())
     best = answered("chat-70b")
@@ -226,6 +263,6 @@ def test_a_lifecycle_names_the_choices_of_both_halves() -> None:
     plan = answered("lifecycle-13b")
     table = next(block for block in document_of(plan).first if isinstance(block, Table))
     train, serve = (
-        [choice.name.replace("fastest", "faster") for choice in half.choices[1:]] for half in (plan.make, plan.serve)
+        [LABELS.get(choice.name, choice.name) for choice in half.choices[1:]] for half in (plan.make, plan.serve)
     )
     assert [row[0].strip() for row in table.rows] == ["train", *train, "serve", *serve] and train and serve

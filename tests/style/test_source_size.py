@@ -120,8 +120,10 @@ MOST = {
     # 2,068 of them, 750 of the spine: each accelerator has a page (prices over time, offers, published results beside
     # predictions, also as pictures of accuracy); names in charts have room at every width; a fleet tells all it runs.
     # Also of today: clients of a number in flight, machines of one joined where a network is stated, states under FSDP.
-    "all": 539_819,
-    "spine": 256_526,
+    # 428, 321 of the spine: labels true by themselves, counts that add up, an impossible deadline or a default batch
+    # told as what it is, the least budget that has an answer, mistakes told with their fix.
+    "all": 540_247,
+    "spine": 256_847,
 }
 LEFT_OUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,

@@ -219,14 +219,21 @@ def _as_option(message: str, known: list[str]) -> str:
 
 
 def _instead(error: click.NoSuchOption, known: list[str]) -> str:
+    """What to write in place of an option that the command does not have: another one of it, or another question."""
     if (our := our_option(error.option_name, known)) is not None:
         return f"; here it is '{our}'"
     if error.option_name == "--quick" and error.ctx is not None and error.ctx.info_name == "REQUEST":
         return "; a request file says it itself: quick: true"
     if error.option_name == "--quick":
         return "; nothing is simulated here that it could leave out: ask without it"
-    close = nearest(error.option_name, known, count=1) or tuple(error.possibilities or ())[:1]
-    return f"; {did_you_mean(close)}".rstrip() if close else ""
+    if close := nearest(error.option_name, known, count=1) or tuple(error.possibilities or ())[:1]:
+        return f"; {did_you_mean(close)}".rstrip()
+    from tonnage.questions.registry import KINDS
+    from tonnage.questions.request_schema import describe_fields
+
+    wanted = error.option_name.lstrip("-").replace("-", "_")
+    takers = [kind for kind in KINDS if wanted in {field.name.rpartition(".")[2] for field in describe_fields(kind)}]
+    return f"; `tonnage plan` has it for {', '.join(takers)}" if takers else ""
 
 
 def _options(ctx: click.Context | None) -> list[str]:

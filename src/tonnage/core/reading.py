@@ -353,10 +353,17 @@ def _text(value: Any, field: Field) -> str:
         raise BadRequest(f"{field.name} is empty; {field.help}")
     if field.name not in PASTED:
         plain_text(text, where=field.name)
-    if field.choices and text not in field.choices:
-        raise UnknownName(field.name, str(value), known=field.choices)
+    text = _chosen(text, field, what=field.name)
     # One object for one word: defaults are left out of files by identity, whichever face the word came through.
     return sys.intern(text)
+
+
+def _chosen(text: str, field: Field, *, what: str) -> str:
+    """The choice that a text names, whatever its capitals; the text where the field has no choices."""
+    found = next((one for one in field.choices if one.lower() == text.lower()), None)
+    if field.choices and found is None:
+        raise UnknownName(what, text, known=field.choices)
+    return found or text
 
 
 def _range(field: Field) -> str:
@@ -428,6 +435,4 @@ def _names(value: Any, field: Field) -> tuple[str, ...]:
     for name in names:
         if len(plain_text(name, where=field.name)) > LONGEST_TEXT:
             raise BadRequest(f"{field.name}: '{echo(name)}' has more than {LONGEST_TEXT:,} characters; {field.help}")
-        if field.choices and name not in field.choices:
-            raise UnknownName(field.known.removesuffix("s") or field.name, name, known=field.choices)
-    return names
+    return tuple(_chosen(name, field, what=field.known.removesuffix("s") or field.name) for name in names)

@@ -22,6 +22,7 @@ from tonnage.report.document import (
     sections,
 )
 from tonnage.report.screen import (
+    LABELS,
     Pick,
     Ranking,
     first_screen,
@@ -205,7 +206,7 @@ def _table(plan: Ranked, page: Page, picks: Sequence[Pick], cells: Sequence[Cell
 
 def _cell(pick: Pick, text: str) -> str:
     """What a row says of its option: of an even chance not once more that it is unsure, for which no line has room."""
-    return text.removesuffix(", unsure") if pick.name == "even" else text
+    return text.removesuffix(", unsure") if pick.name == LABELS["even"] else text
 
 
 def _reasons(plan: Ranked, page: Page, rank: int) -> tuple[Section, ...]:

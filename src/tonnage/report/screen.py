@@ -45,11 +45,14 @@ MAX_TIMES: Final = 3.0
 """An option that costs more times as much as the first is shown when asked for. [-]"""
 MAX_RISKS: Final = 3
 TEXT_LINES: Final = 14
-"""Of question, answer, the table's rows and the texts below it: what a screen of 24 lines leaves them."""
+"""Of question, answer, the table's rows and the texts below it: what a screen of 24 lines leaves them, two being of
+what is left out."""
 TEXT_COLUMNS: Final = 96
 EXPLAIN: Final = "; each number: tonnage explain"
 SHORTEST_REASON: Final = 4
 """Reasons of a first screen, when nothing works."""
+LABELS: Final = {"even": "even odds", "fastest": "faster", "soonest": "sooner", "resilient": "N+1 spare"}
+"""Of choices whose name says too little, or too much, in the column of a table."""
 
 
 class Ranking(NamedTuple):
@@ -61,7 +64,7 @@ class Ranking(NamedTuple):
 
 
 class Pick(NamedTuple):
-    """An option with the name of the choice it is; empty for the others of a table."""
+    """An option with the label of the choice it is; empty for the others of a table."""
 
     name: str
     place: int
@@ -69,11 +72,8 @@ class Pick(NamedTuple):
 
 
 def picks(plan: Any) -> list[Pick]:
-    """The plan's choices; an option that is several of them is named once."""
-    first: dict[int, Pick] = {}
-    for choice in plan.choices:
-        first.setdefault(choice.option, Pick(choice.name, choice.option))
-    return list(first.values())
+    """The plan's choices, each of another option."""
+    return [Pick(LABELS.get(choice.name, choice.name), choice.option) for choice in plan.choices]
 
 
 def rows_shown(plan: Any, ranking: Ranking, *, top: int | None) -> list[Pick]:
@@ -95,7 +95,7 @@ def rows_shown(plan: Any, ranking: Ranking, *, top: int | None) -> list[Pick]:
         and points[0][0] <= price <= most
         and not any(p <= price and s <= speed and (p, s) != (price, speed) for p, s in points)
     ]
-    kept = [pick for pick in named if points[pick.place][0] <= most or pick.name == "soonest"]
+    kept = [pick for pick in named if points[pick.place][0] <= most or pick.name == LABELS["soonest"]]
     return [*kept, *rest[: max(0, ROWS - len(kept))]]
 
 
@@ -121,6 +121,7 @@ def first_screen(
     named = [one if isinstance(one, Text) else Text(one) for one in risks if one][:MAX_RISKS]
     if measure is not None:
         above = (len(table.rows) if table is not None else 0) + lines_of(asked) + lines_of(lead.line)
+        above += max(0, lines_of(rest.full) - 2) if rest is not None else 0
         named = _what_fits(named, measure.sentence, lines=TEXT_LINES - above)
     return blocks(
         Text(asked, kind="asked") if asked else None,
@@ -209,7 +210,9 @@ def left_out(
 ) -> Note:
     """How many are ruled out or not shown, by reason, and how to see them."""
     counts = Counter(ruled_out(loser.verdict) for loser in rejected)
-    reasons = ", ".join(f"{count} {reason}" for reason, count in counts.most_common(SHORTEST_REASON))
+    named = counts.most_common(SHORTEST_REASON - (len(counts) > SHORTEST_REASON))
+    rest = len(rejected) - sum(count for _, count in named)
+    reasons = ", ".join(f"{count} {reason}" for reason, count in (*named, *[("for other reasons", rest)][:rest]))
     every = f" {FILTERED}" if set(counts) == {FILTERED} else f" ruled out ({reasons})"
     out = f"{plural(len(rejected), what.removesuffix('s'))}{every}." if rejected else ""
     more = f"{plural(hidden, 'more option')}: --all. " if hidden > 0 else ""

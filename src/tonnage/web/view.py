@@ -19,6 +19,7 @@ from tonnage.record import Record
 from tonnage.report import html
 from tonnage.report.charts.chart import Chart
 from tonnage.report.document import Block, Document, Headline, Meter, Meters, Note, Section, Table, Text
+from tonnage.report.screen import picks
 from tonnage.version import can_simulate
 from tonnage.web.changes import Suggestion, suggestions
 from tonnage.web.matrix import Matrix, fastest, matrix_of
@@ -29,10 +30,10 @@ WORDS: Final = {one.title: one.words for one in OBJECTIVES}
 CHOICES: Final = {
     "recommended": "Recommended",
     "cheapest": "Cheapest",
-    "even": "Cheapest with an even chance",
-    "fastest": "Fastest within 10 % of its price",
-    "resilient": "Survives a failure",
-    "soonest": "Soonest",
+    "even odds": "Cheapest with even odds",
+    "faster": "Faster within 10 % of its price",
+    "N+1 spare": "N+1 spare: survives a failure",
+    "sooner": "Sooner",
 }
 LAZY: Final = ' loading="lazy"'
 CONSTANT: Final = "term"
@@ -294,7 +295,7 @@ def _at(share: float) -> str:
 
 def _choices(answer: Any, table: Table | None, *, option: int) -> tuple[Card, ...]:
     """The named rows of the table as cards, three at most; none where only one is named."""
-    names = {choice.option: choice.name for choice in reversed(getattr(answer, "choices", ()))}
+    names = {pick.place: pick.name for pick in picks(answer)} if hasattr(answer, "choices") else {}
     if table is None or len(names) < 2:
         return ()
     heads = [column.head for column in table.columns]
@@ -312,7 +313,7 @@ def _choices(answer: Any, table: Table | None, *, option: int) -> tuple[Card, ..
         beside = " · ".join(filter(None, (*speeds, bounds.removesuffix(")"))))
         cards.append(
             Card(
-                name=CHOICES.get(names[place], names[place]),
+                name=CHOICES[names[place]],
                 product=cells["accelerators"],
                 price=f"${cost}/h" if "$/h" in cells else cost,
                 beside=beside,

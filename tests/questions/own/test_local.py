@@ -184,6 +184,12 @@ def test_bad_fields_are_told(fields: dict[str, str], words: str) -> None:
         local(local_request(fields), machine_named("RTX 4090"))
 
 
+def test_a_context_that_the_best_model_does_not_reach_is_said() -> None:
+    found = local(local_request({"context": "10M", "model": "qwen"}), machine_named("RTX 4090"))
+    assert found.rows[0].context < 10_000_000
+    assert found.sentence.endswith(f"Its context ends at {found.rows[0].context:,} tokens.")
+
+
 @pytest.mark.parametrize(("name", "value"), [("memory", "5 MB"), ("host_bandwidth", "1 B/s")])
 def test_bad_sizes_are_told(name: str, value: str) -> None:
     with pytest.raises(TonnageError, match=name):

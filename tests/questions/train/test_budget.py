@@ -10,13 +10,23 @@ RUN = {"model": "1B", "tokens": "20B", "seq_len": "2048", "accelerator": "H100,A
 
 
 @pytest.mark.parametrize("deadline", [None, "10 days"])
-def test_the_nearest_budget_is_what_the_run_costs_that_leads_without_one(deadline: str | None) -> None:
+def test_the_nearest_budget_is_the_least_that_gets_an_answer(deadline: str | None) -> None:
     limits = {} if deadline is None else {"deadline": deadline}
-    least = tonnage.plan_train(**RUN, **limits).options[0].cost.value
-    refused = tonnage.plan_train(**RUN, **limits, budget=f"${least / 2:.0f}")
+    leads = tonnage.plan_train(**RUN, **limits).options[0].cost.value
+    refused = tonnage.plan_train(**RUN, **limits, budget=f"${leads / 2:.0f}")
     assert not refused.feasible and refused.binding.limit == "budget"
     named = re.match(r"budget \$([\d,.]+) on ", refused.binding.nearest or "")
     assert named is not None, refused.sentence
     usd = float(named[1].replace(",", ""))
-    assert least <= usd <= least + 1.0
+    assert usd <= leads + 1.0
     assert tonnage.plan_train(**RUN, **limits, budget=f"${usd:.2f}").feasible
+    assert not tonnage.plan_train(**RUN, **limits, budget=f"${usd - 1.0:.2f}").feasible
+
+
+def test_a_budget_between_what_is_sure_and_what_is_not_has_the_answer_that_is_named() -> None:
+    tune = {"model": "Llama-3.1-70B", "method": "lora", "examples": "80000", "tokens_per_example": "900"}
+    refused = tonnage.plan_finetune(**tune, budget="$5")
+    named = re.match(r"budget \$([\d,.]+) on .*, (\d+) % sure", refused.binding.nearest or "")
+    assert named is not None, refused.sentence
+    found = tonnage.plan_finetune(**tune, budget=f"${named[1]}")
+    assert found.feasible and found.options[0].chance == pytest.approx(int(named[2]) / 100, abs=0.02)

@@ -200,6 +200,26 @@ def test_impossible_memory_names_the_states_and_the_smallest_that_works() -> Non
     assert "TiB of states" in answer.sentence
 
 
+def test_an_impossible_deadline_is_the_limit_and_the_soonest_is_named() -> None:
+    tune = {"model": "Llama-3.1-70B", "method": "lora", "examples": "80000", "tokens_per_example": "900"}
+    refused = tonnage.plan_finetune(**tune, deadline="1 min", vendor="NVIDIA")
+    assert refused.binding.limit == "deadline", refused.sentence
+    soonest = (refused.binding.nearest or "").removeprefix("deadline ").split(" on ")[0]
+    assert tonnage.plan_finetune(**tune, deadline=soonest, vendor="NVIDIA").feasible
+
+
+def test_a_batch_that_nobody_gave_is_no_limit_unless_another_one_works() -> None:
+    tune = {"model": "Llama-3.1-70B", "method": "full", "examples": "80000", "tokens_per_example": "900"}
+    wide = {**tune, "framework": "torchtune", "accelerator": "H100", "count": "64"}
+    refused = tonnage.plan_finetune(**wide)
+    assert refused.binding.limit == "layout" and "(the default; --global-batch 64 sets another)" in refused.sentence
+    assert tonnage.plan_finetune(**wide, global_batch="64").feasible
+    stated = tonnage.plan_finetune(**wide, global_batch="32")
+    assert not stated.feasible and "the default" not in stated.sentence
+    small = tonnage.plan_finetune(**tune, framework="hf", accelerator="H100,H200")  # too small at any batch
+    assert small.feasible or small.binding.limit == "memory"
+
+
 def test_filters_that_leave_nothing_say_which() -> None:
     answer = train(country="DE", provider="crusoe", vendor=None)
     assert not answer.feasible and answer.binding.limit in {"country", "provider"}

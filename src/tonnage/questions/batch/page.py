@@ -81,12 +81,12 @@ def _whole(number: float | None) -> str:
 
 def _risks(plan: BatchPlan, best: BatchOption) -> list[str | Text]:
     return [
+        stale_text(best.bill, plan.provenance.made),
         held_text(best.bill, run=True),
         _cheaper(plan, best),
         _spot(plan),
         loads_text(plan.model, best.configuration.precision.stored),
         *cheaper_stored(plan.rejected),
-        stale_text(best.bill, plan.provenance.made),
         closest_break_even(plan.break_even),
     ]
 

@@ -144,7 +144,7 @@ def _halves(plan: LifecyclePlan) -> Table:
 
 def _choice(half: str, pick: Pick) -> str:
     """The plan takes the first of a half; its other choices are named."""
-    return half if pick.place == 0 else f"  {'faster' if pick.name == 'fastest' else pick.name}"
+    return half if pick.place == 0 else f"  {pick.name}"
 
 
 def _why(plan: LifecyclePlan, *, kinds: int) -> tuple[Section, ...]:

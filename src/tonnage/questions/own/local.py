@@ -34,7 +34,7 @@ from tonnage.domain.machine import Download, LocalAnswer, LocalRow, Machine
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision, number_format
 from tonnage.engines.at_home import OTHERS, OWN_PIECE, start_commands
-from tonnage.errors import BadRequest
+from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.parameters import parameters
 from tonnage.questions.fit.fit import LANGUAGE
 from tonnage.questions.own.question import LocalRequest
@@ -50,6 +50,9 @@ _FORMATS: Final = ("gguf-q8_0", "gguf-q6_k", "gguf-q5_k_m", "gguf-q4_k_m", "gguf
 """Formats that publishers of GGUF files offer nearly always, finest first."""
 _NATIVE: Final = "mxfp4"
 """Format that experts are published in and that GGUF files keep."""
+_BY_NAME: Final = (
+    f"models are ranked by {BENCHMARK}, not by task: give a word that names hold, for example 'coder' or 'gemma'"
+)
 _CACHES: Final = ("fp16", "gguf-q8_0")
 """Formats of the cache; the second is taken where the first has no room."""
 
@@ -136,7 +139,10 @@ def _wanted(request: LocalRequest, additions: Additions) -> tuple[Download, ...]
     # A family's name may stand for its best known member elsewhere; here it is all of them.
     one = look_up(word) is not None and (len(found) < 2 or re.search(r"\db\b", _spaced(word)) is not None)
     if request.exact or "/" in word or looks_like_path(word) or own or not found or one:
-        model = resolve(word, additions=additions)
+        try:
+            model = resolve(word, additions=additions)
+        except UnknownName as wrong:
+            raise wrong if wrong.close else BadRequest(f"{wrong}; {_BY_NAME}") from None
         if model.kind not in LANGUAGE or not model.layers:
             raise BadRequest(f"model: {model.id} is no language model; ask `tonnage fit` or `tonnage predict` about it")
         word = (look_up(word) if " " in word else None) or word
@@ -316,15 +322,15 @@ def _sentence(
     first = best[0]
     rate = f"{first.decode_per_s.value:.{int(first.decode_per_s.value < 10.0)}f} tokens/s"
     place, name, least = _with_host(machine, best), model_name(first.model), f"{request.min_per_s:g} tokens/s"
+    own = f" Its context ends at {first.context:,} tokens." if first.context < request.context else ""
     if known == 1:
         why = f"the finest format that makes {least}" if fast else f"the fastest format; none makes {least}"
-        own = f" Its context ends at {first.context:,} tokens." if first.context < request.context else ""
         return f"{place} runs {name} at {rate} in {first.format}, {why}.{own}"
     how = f"{name} ({first.format}, {rate})"
     if not fast:
-        return f"{place} runs {len(best)} of {known} models, all below {least}; the best is {how}."
+        return f"{place} runs {len(best)} of {known} models, all below {least}; the best is {how}.{own}"
     rule = "each in the finest format that does; the best by published score, less what its format loses, is"
-    return f"{place} runs {fast} of {known} models at {least} or more, {rule} {how}."
+    return f"{place} runs {fast} of {known} models at {least} or more, {rule} {how}.{own}"
 
 
 def _with_host(machine: Machine, best: list[LocalRow]) -> str:

@@ -31,12 +31,12 @@ from tonnage.units import show
 def _risks(plan: RlPlan, best: RlOption) -> list[str | Text]:
     return [
         _memory_risk(plan, best),
+        stale_text(best.bill, plan.provenance.made),
         held_text(best.bill, run=True),
         f"Off policy: {plan.off_policy}" if plan.off_policy else "",
         _next_split(plan),
         f"Cheaper, less sure: {plan.cheaper_at_risk}" if plan.cheaper_at_risk else "",
         _cores(best),
-        stale_text(best.bill, plan.provenance.made),
     ]
 
 

@@ -72,6 +72,13 @@ def evaluate(asked: TrainContext, rental: Rental) -> list[TrainOption | Infeasib
         asked.model, rental.place, job=asked.job, known=asked.known, framework=asked.request.framework
     )
     if not found.best:
+        if asked.job.largest_batch is not None and found.smallest is None:
+            # Nobody asked for that batch: with a sequence each, is it still the batch that stops them?
+            job = replace(asked.job, global_batch=rental.place.count, largest_batch=None)
+            wider = fastest_arrangements(
+                asked.model, rental.place, job=job, known={}, framework=asked.request.framework
+            )
+            found = found if wider.best else wider
         return [_no_arrangement(asked, rental, found)]
     return outcomes(asked.request, rental, options_of=partial(_options_of_term, asked, rental, found))
 
@@ -386,9 +393,11 @@ def _no_arrangement(asked: TrainContext, rental: Rental, found: Found) -> Infeas
     """Why nothing can be arranged: memory, or a batch that the accelerators cannot share."""
     place = rental.place
     if found.smallest is None:
+        usual = asked.job.largest_batch is not None
+        default = f" (the default; --global-batch {place.count} sets another)" if usual else ""
         verdict = refusal(
             "layout",
-            f"a global batch of {asked.job.global_batch} sequences cannot be spread over {rental.what}",
+            f"a global batch of {asked.job.global_batch} sequences{default} cannot be spread over {rental.what}",
             nearest=f"at most {asked.job.global_batch} accelerators, or a larger batch",
         )
         return rental.misses(verdict)

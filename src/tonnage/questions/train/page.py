@@ -47,11 +47,16 @@ def train_question(request: Train | FineTune) -> list[str]:
             if request.method == "full"
             else {"lora": "LoRA", "qlora": "QLoRA", "dora": "DoRA"}.get(request.method, request.method)
         )
+        how += f" r={request.lora_rank}" if request.method != "full" else ""
         how = how if request.objective == "sft" else f"{request.objective.upper()}, {how}"
         data = [f"{show(request.examples, 'count', digits=3)} examples"] if request.examples else []
         data += [show(request.tokens, "tokens")] if request.tokens and not request.examples else []
-        data += [plural(request.epochs, "epoch")] if request.epochs != 1 else []
-        parts = [how, ", ".join(data), f"up to {request.seq_len:,} tokens each"]
+        each, packed = request.tokens_per_example or 0.0, request.packed and request.objective == "sft"
+        parts = [how, ", ".join((*data, plural(request.epochs, "epoch")))]
+        if packed and each <= request.seq_len and (each or request.tokens):
+            parts.append(f"sequences of {request.seq_len:,}")
+        elif each:
+            parts.append(f"{each:,.0f} tokens each")
     else:
         parts = ["pre-training", show(request.tokens, "tokens")]
         parts += [f"sequences of {request.seq_len:,}"] if request.seq_len else []
@@ -97,14 +102,14 @@ def _meters(plan: TrainPlan, best: TrainOption) -> list[Meter]:
 
 
 def _risks(plan: TrainPlan, best: TrainOption) -> list[str | Text]:
-    """What to know beside the numbers, the weightiest first: a first screen shows a few."""
+    """What could go wrong, and what could be cheaper or faster; an old price first, for it moves every figure."""
     return [
+        stale_text(best.bill, plan.provenance.made),
         held_text(best.bill, run=True),
         # It divides the bill, too.
         f"Faster stack: {plan.faster}" if plan.faster else "",
         f"Cheaper, less sure: {plan.cheaper_at_risk}" if plan.cheaper_at_risk else "",
         Text(f"Spot: {plan.spot}", asks={"term": "spot"}) if plan.spot else "",
-        stale_text(best.bill, plan.provenance.made),
         closest_break_even(plan.break_even),
         f"More accelerators: {plan.stops_paying}" if plan.stops_paying else "",
     ]

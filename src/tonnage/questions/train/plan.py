@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from functools import partial
 from math import inf, log2
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -36,7 +36,7 @@ from tonnage.questions.train.attempts import DOUBLINGS, WORTH, Attempt, best_fir
 from tonnage.questions.train.job import PATIENCE_S, TrainContext, job_of
 from tonnage.questions.train.machine import host_needs, training_load, with_electricity
 from tonnage.questions.train.narrative import train_break_even
-from tonnage.questions.train.option import beyond, evaluate, measured_run, timeline
+from tonnage.questions.train.option import beyond, chance_of_run, evaluate, measured_run, timeline
 from tonnage.questions.train.places import MAX_ACCELERATORS, WORKERS, InfeasibleRun, rentals, trainable_sites
 from tonnage.questions.train.scaling import (
     faster_stack,
@@ -47,11 +47,7 @@ from tonnage.questions.train.scaling import (
     stops_paying,
 )
 from tonnage.questions.train.search import Place, floor, state_bytes, templates
-from tonnage.units import show
-
-if TYPE_CHECKING:
-    pass
-
+from tonnage.units import show, whole_percent
 
 KEPT: Final = 40
 CONVERTED_USD: Final = 500.0
@@ -134,6 +130,11 @@ def _look(asked: TrainContext) -> Found[Train | FineTune, TrainOption, TrainPlan
     missed = [one for one in outcomes if isinstance(one, InfeasibleRun)]
     options, more, evaluated = _search(asked, tries)
     missed += more
+    limits = {min(missed, key=by_nearness).verdict.limit} if missed and not options else set()
+    if asked.request.deadline_s and "layout" in limits:
+        # So many as the deadline needs cannot share the batch: how soon do those end that can?
+        fewer = [one for site in open_sites for one in attempts_at(asked, site, most=asked.job.global_batch)]
+        missed += _search(asked, [one for one in fewer if isinstance(one, Attempt)])[1]
     dear = None if options else _without_budget(asked, tries)
     missed += [] if dear is None else [dear]
     ranked = _with_verdicts(asked, tuple(_finish(asked, option) for option in _best_first(asked, options)))
@@ -179,15 +180,15 @@ def _sections(
     )
 
 
-def attempts_at(asked: TrainContext, site: Site) -> Iterator[Attempt | InfeasibleRun]:
+def attempts_at(asked: TrainContext, site: Site, *, most: float = inf) -> Iterator[Attempt | InfeasibleRun]:
     """
     Counts of one site worth a search, each with the least wall time and cost that perfect scaling allows; those that
-    cannot hold the states are told at once.
+    cannot hold the states are told at once. The first count is `most` where time needs more.
     """
     request, (kinds, alone_s) = asked.request, _alone(asked, site)
     state, memory = min(state_bytes(kind) for kind in kinds), site.accelerator.driver_memory_bytes
     goal = _goal_s(asked)
-    counts = _counts(asked, least=state / memory, first=alone_s / goal, stock=site.stock)
+    counts = _counts(asked, least=state / memory, first=min(most, alone_s / goal), stock=site.stock)
     for rental in rentals(site, counts=counts, terms=request.filters.terms, today=asked.today):
         count = rental.place.count
         if state / count > memory:
@@ -282,14 +283,17 @@ def _work_usd(asked: TrainContext, option: TrainOption) -> float:
 
 
 def _without_budget(asked: TrainContext, tries: list[Attempt]) -> InfeasibleRun | None:
-    """The run that leads where money is no limit, as beyond the budget; None without a budget or such a run."""
+    """The cheapest run where money is no limit, as beyond the budget; None without a budget or such a run."""
     if asked.request.budget_usd is None:
         return None
     free = replace(asked, request=replace(asked.request, budget_usd=None))
-    first = next(iter(_best_first(free, _search(free, tries, worth=1.0)[0])), None)
+    options = _search(free, tries, worth=1.0)[0]
+    first = min(options, key=lambda option: option.cost.value, default=None)
     verdict = None if first is None else beyond(asked.request, first)
     if first is None or verdict is None:
         return None
+    kept = chance_of_run(first, deadline_s=asked.request.deadline_s, budget_usd=first.cost.value)
+    verdict = replace(verdict, nearest=f"{verdict.nearest}, {whole_percent(kept)} sure")
     name = first.configuration.accelerator
     return InfeasibleRun(what=accelerators_text(first), accelerator=name, verdict=verdict, option=first)
 
