@@ -1,6 +1,7 @@
 """The plan's settings arrive; what a target cannot express is refused in one sentence."""
 
 import csv
+import itertools
 import json
 import re
 import shlex
@@ -223,7 +224,7 @@ def test_the_load_test_sends_the_plans_load_and_states_its_limits() -> None:
     }  # fmt: skip
     text = exported(made, "vllm")["serve.sh"]
     words = words_of(text, "measure serve")
-    given = {word[2:]: value for word, value in zip(words, words[1:], strict=False) if word.startswith("--")}
+    given = {word[2:]: value for word, value in itertools.pairwise(words) if word.startswith("--")}
     assert words[2] == "URL" and given["model"] == "meta-llama/Llama-3.1-70B-Instruct"
     lengths = made["request"]["lengths"]
     assert [int(given[f"{side}-tokens"]) for side in ("prompt", "output")] == list(lengths.values())

@@ -22,8 +22,8 @@ from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest, NoCheckpoint, echo
-from tonnage.export.target import Names, Server, Target, known_targets, names, target_module
 from tonnage.export.first_runs import WORKER, first_runs
+from tonnage.export.target import Names, Server, Target, known_targets, names, target_module
 from tonnage.export.text import comment, label, safe_name, shell
 from tonnage.questions.rl.question import RlOption, RlPlan
 from tonnage.record import Record
