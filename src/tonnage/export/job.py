@@ -188,7 +188,7 @@ def job(plan: TrainPlan, option: TrainOption) -> Job:
     """
     configuration, bill, request = option.configuration, option.bill, plan.request
     per_node = max(1, min(configuration.count, int(bill.accelerators_per_instance)))
-    step_s = option.step_s.value
+    step_s, steps = option.step_s.value, math.ceil(option.run.steps)
     model = safe_name(checkpoint_of(plan, required=plan.kind != "train"), what="model")
     return Job(
         model=model,
@@ -209,8 +209,8 @@ def job(plan: TrainPlan, option: TrainOption) -> Job:
         rank=getattr(request, "lora_rank", None) or USUAL_RANK,
         objective=getattr(request, "objective", "sft"),
         reference=getattr(request, "reference", ""),
-        steps=math.ceil(option.run.steps),
-        checkpoint_steps=max(1, round(option.run.checkpoint_interval_s / step_s)),
+        steps=steps,
+        checkpoint_steps=max(1, min(steps, round(option.run.checkpoint_interval_s / step_s))),
         asynchronous=request.checkpoint == "async",
         spot=bill.term == "spot",
         shape=dict(plan.model.get("shape", {})),
