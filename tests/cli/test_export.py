@@ -7,9 +7,6 @@ from pathlib import Path
 import pytest
 from tests.command import told as run
 
-from tonnage.questions.launchable import INSTEAD
-from tonnage.questions.registry import KINDS
-
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -96,7 +93,3 @@ def test_a_plan_without_files_says_what_can_be_exported(tmp_path: Path) -> None:
     known = {"MODEL": "Qwen/Qwen3-8B", "COUNT x ACCELERATOR": "2 x RTX 3090", "plan.json": str(served)}
     assert run(*(known.get(word, word) for word in shlex.split(named)), "--rate", "0.1/s", "--quick").exit_code == 0
     assert "exec vllm serve" in run("export", str(served), "--to", "vllm").stdout
-
-
-def test_what_stands_for_other_plans_is_of_kinds_that_are_there() -> None:
-    assert set(INSTEAD) - {""} < set(KINDS)

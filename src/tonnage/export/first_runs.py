@@ -38,6 +38,7 @@ def first_runs(plan: ServePlan | BatchPlan, option: ServeOption | BatchOption, *
 
 
 def _acceptance(option: ServeOption | BatchOption) -> list[str]:
+    """The command that tries the devices of a machine, and what it needs of a machine of one or two."""
     name, count = option.configuration.accelerator, max(1, int(option.bill.accelerators_per_instance))
     host = name.startswith("cpu-")
     if option.bill.kind == WORKER or not (host or names(name).vendor):
