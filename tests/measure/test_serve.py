@@ -282,7 +282,7 @@ def test_a_cache_that_answered_is_said_and_calibrates_nothing(tmp_path: Path, mo
     assert refused.exit_code == 2 and "own note forbids its numbers" in refused.output and not out.exists()
     sized = command("measure", "capacity", str(path), "--rate", "1/s", "--json")
     assert sized.exit_code == 2 and not sized.stdout
-    assert "measure again, since the measurement's own note forbids its numbers: Not to be used: 50%" in sized.stderr
+    assert "measure again, since the measurement's own note forbids its numbers: Not to be used: " in sized.stderr
 
 
 @pytest.mark.parametrize(
