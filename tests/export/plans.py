@@ -160,6 +160,7 @@ TRAIN_CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "axolotl-lora": ("axolotl", {"method": "lora", "count": 1, "dp": 1, "sharding": "none"}),
     "axolotl-qlora": ("axolotl", {"method": "qlora", "optimizer": "adamw-8bit"}),
     "axolotl-full": ("axolotl", {}),
+    "axolotl-two-nodes": ("axolotl", SIXTEEN),
     "trl-qlora": ("trl", {"method": "qlora", "optimizer": "adamw-8bit"}),
     "torchtitan": (
         "torchtitan",

@@ -1,9 +1,12 @@
 """Every condition on which files are refused, and beside it the plan that just passes: one row each."""
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.asked import Refused
+from tests.asked import Refused, printed
 from tests.export.plans import TRAIN_CASES, TWO_NODES, exported, plan, train_plan
 
 SGLANG = {"name": "sglang", "block_tokens": 1}
@@ -79,3 +82,30 @@ def test_a_condition_and_what_just_passes_it(made: Any, target: str, told: str) 
         return
     with pytest.raises(Refused, match=told):
         exported(made, target)
+
+
+@pytest.mark.parametrize(
+    ("target", "changes"),
+    [
+        ("axolotl", {"pp": 2, "tp": 2, "dp": 2, "count": 8, "sharding": "zero1"}),
+        ("accelerate", {"tp": 2, "dp": 4, "count": 8, "sharding": "zero1"}),
+        ("axolotl", {"model": "google-bert/bert-base-uncased"}),
+        ("torchrun", TRAINIUM),
+        ("skypilot", {"provider": "somewhere"}),
+    ],
+)
+def test_what_a_refusal_names_instead_takes_the_plan(target: str, changes: dict[str, Any]) -> None:
+    made = train_plan(**changes)
+    with pytest.raises(Refused, match="; export to ") as refused:
+        exported(made, target)
+    named = re.split(", or | or ", str(refused.value).partition("; export to ")[2])
+    instead = [name for name in named if not name.startswith("plan ")]
+    assert instead and all(exported(made, name) for name in instead)
+
+
+def test_the_list_shows_the_command_of_the_files_of_this_plan(tmp_path: Path) -> None:
+    kept = tmp_path / "plan.json"
+    kept.write_text(json.dumps(train_plan()), encoding="utf-8")
+    lines = printed("export", str(kept), "--to", "list")[0].splitlines()
+    starts = {line.split()[0]: line.rpartition(": ")[2] for line in lines if "not for this option" not in line}
+    assert starts["slurm"] == "sbatch train.sbatch" and starts["skypilot"].startswith("sky jobs launch train.yaml")

@@ -1,7 +1,9 @@
 """The plan's settings arrive; what a target cannot express is refused in one sentence."""
 
 import csv
+import itertools
 import json
+import re
 import shlex
 import subprocess
 from importlib.resources import files
@@ -183,25 +185,61 @@ def test_providers_of_orchestrators_are_called_as_the_catalogue_calls_them() -> 
 
 
 @pytest.mark.parametrize("case", [case for case, (target, _) in CASES.items() if target != "grafana"])
-def test_what_serves_says_how_its_machine_is_accepted_before_the_first_load(case: str) -> None:
+def test_what_serves_says_how_its_machine_is_accepted_before_any_load(case: str) -> None:
     target, changes = CASES[case]
     made = plan(**changes)
     (option,) = made["options"]
     count = int(option["bill"]["accelerators_per_instance"])
-    command = f"tonnage measure accept {option['configuration']['accelerator']} --count {count} --out accepted.json"
+    command = f"tonnage measure accept {option['configuration']['accelerator']} --count {count}"
     assert command in "".join(exported(made, target).values())
 
 
 @pytest.mark.parametrize(("count", "alone"), [(1, True), (2, True), (4, False)])
-def test_few_devices_are_told_to_need_a_reference(count: int, alone: bool) -> None:
-    assert ("judged against --reference alone" in written("vllm", accelerators_per_instance=count)) == alone
+def test_few_devices_are_accepted_against_a_reference(count: int, alone: bool) -> None:
+    text = written("vllm", accelerators_per_instance=count)
+    assert (f"--count {count} --reference good.json --out" in text) == ("good.json is" in text) == alone
+
+
+def words_of(text: str, command: str) -> list[str]:
+    """The arguments of `tonnage` in a file that names the command."""
+    return shlex.split(re.findall(rf"tonnage ({command} .*)", text)[0])
 
 
 def test_the_command_that_accepts_a_machine_is_one(tmp_path: Path) -> None:
-    text = written("vllm", accelerators_per_instance=4)
-    words = shlex.split(text.partition("# Once a machine is up")[2].partition("tonnage ")[2].partition("\n")[0])
+    words = words_of(written("vllm", accelerators_per_instance=4), "measure accept")
     done = told(*words[:-1], str(tmp_path / words[-1]), "--time", "1 s")
     assert done.exit_code == 2 and done.stderr == "tonnage: --time: 5 s to 20 min\n"
+
+
+REAL = {"slo": {"ttft_s": 1.0, "tpot_s": 1 / 30, "percentile": 90.0}, "shape": {"peak_to_mean": 1.5}}
+
+
+def test_the_load_test_sends_the_plans_load_and_states_its_limits() -> None:
+    """As `measure serve` reads it: what it would send is the plan's peak, lengths and limits."""
+    made = plan()
+    made["request"] |= REAL
+    made["options"][0]["reuse"] = {
+        "rate_per_s": 1.0, "hit_rate": 0.4, "unbounded": 0.6, "computed_tokens": 600.0, "computed_p95": 900.0,
+        "kept_s": 60.0, "tiers": [], "turns": 2.0,
+    }  # fmt: skip
+    text = exported(made, "vllm")["serve.sh"]
+    words = words_of(text, "measure serve")
+    given = {word[2:]: value for word, value in itertools.pairwise(words) if word.startswith("--")}
+    assert words[2] == "URL" and given["model"] == "meta-llama/Llama-3.1-70B-Instruct"
+    lengths = made["request"]["lengths"]
+    assert [int(given[f"{side}-tokens"]) for side in ("prompt", "output")] == list(lengths.values())
+    assert given["rate"] == "6/s" and int(given["requests"]) >= 6 * 120 and given["shared"] == "40%"
+    assert (given["slo-ttft"], given["slo-tpot"], given["percentile"]) == ("1s", "33.3ms", "90")
+    assert "one alone: --rate 2/s" in text
+    done = told(*words, "--duration", "1 ms", "--output", "/dev/null")
+    assert (done.exit_code, done.stderr.splitlines()[-1][:20]) == (2, "tonnage: --duration:")
+
+
+def test_a_number_in_flight_is_held_by_the_load_test() -> None:
+    made = plan()
+    made["request"] |= {"rate_per_s": None, "concurrency": 50.0}
+    text = exported(made, "vllm")["serve.sh"]
+    assert "--concurrency 50 --duration 10min --requests 500" in text and "one alone: --concurrency 17" in text
 
 
 def test_spot_arrives() -> None:

@@ -122,8 +122,10 @@ MOST = {
     # Also of today: clients of a number in flight, machines of one joined where a network is stated, states under FSDP.
     # 428, 321 of the spine: labels true by themselves, counts that add up, an impossible deadline or a default batch
     # told as what it is, the least budget that has an answer, mistakes told with their fix.
-    "all": 540_247,
-    "spine": 256_847,
+    # 831, 300 of the spine: the load test of a plan stands in its files, and a measurement says whether limits were met;
+    # no fleet is sized from a run that is not to be used; axolotl starts on several machines.
+    "all": 541_078,
+    "spine": 257_147,
 }
 LEFT_OUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,

@@ -15,12 +15,15 @@ from typing import Final, Literal
 import msgspec
 
 from tonnage.domain.requests.common import Slo
+from tonnage.errors import BadRequest, echo
 from tonnage.record import Record, SparseRecord
 
 MEASUREMENT_SCHEMA = "tonnage.measurement/1"
 CAPACITY_SCHEMA = "tonnage.capacity/1"
 UNUSABLE: Final = "Not to be used"
 """How a note begins that forbids the numbers it stands under."""
+LONGEST: Final = 400
+"""Of a note that is repeated. [characters]"""
 MAX_CACHED_SHARE: Final = 0.2
 """Of prompt tokens, that a prefix cache may give: new prompts share no more than a chat template (assumed). [-]"""
 
@@ -40,6 +43,11 @@ class Latency(SparseRecord, kw_only=True):
     p95: float | None = None
     p99: float | None = None
     most: float | None = None
+
+    def at_least(self, percentile: float) -> float | None:
+        """The reported percentile at or next above the wanted one; None where none is reported. [s]"""
+        ladder = ((50.0, self.p50), (90.0, self.p90), (95.0, self.p95), (99.0, self.p99), (100.0, self.most))
+        return next((value for rank, value in ladder if rank >= percentile and value is not None), None)
 
 
 class Load(SparseRecord, kw_only=True):
@@ -142,6 +150,11 @@ class Point(SparseRecord, kw_only=True):
         """Requests that failed. [requests]"""
         return sum(self.failures.values())
 
+    def seen(self, latency: str, percentile: float) -> float | None:
+        """A latency by its field's name, at the reported percentile at or next above the wanted one. [s]"""
+        found: Latency | None = getattr(self, latency)
+        return None if found is None else found.at_least(percentile)
+
 
 class Knee(SparseRecord, kw_only=True):
     """Where more load stops paying."""
@@ -195,6 +208,20 @@ class Measurement(SparseRecord, kw_only=True):
     def disowned(self) -> str | None:
         """The note of the run itself that forbids its numbers; nothing where there is none."""
         return forbidden(self.notes)
+
+
+def refuse_disowned(found: Measurement) -> None:
+    """
+    Nothing, where a measurement stands by its numbers.
+
+    Raises
+    ------
+    BadRequest
+        Its own note forbids them.
+    """
+    if found.disowned:
+        said = " ".join(map(echo, found.disowned.rstrip(".").split()))[:LONGEST]
+        raise BadRequest(f"measure again, since the measurement's own note forbids its numbers: {said}")
 
 
 class Capacity(SparseRecord, kw_only=True):

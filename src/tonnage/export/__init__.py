@@ -25,12 +25,13 @@ from tonnage.export.deployment import (
     Deployment,
     Option,
     Plan,
-    acceptance,
     check_deployment,
     check_units,
+    checkpoint_of,
     deployment,
     script,
 )
+from tonnage.export.first_runs import first_runs
 from tonnage.export.job import Job, RlJob, check_job, job, rl_job
 from tonnage.export.target import Target, files_of, known_targets, target_module
 from tonnage.export.text import Files
@@ -66,11 +67,13 @@ class Offered(NamedTuple):
     """Those whose files can be written once the checkpoint to load is named, and why it has to be."""
     refused: dict[str, str]
     """Other targets, and why they cannot start it."""
+    starts: dict[str, str]
+    """The command that uses the files, of each that is ready."""
 
     def told(self) -> list[str]:
         """A line for each target: what starts its files, what has to be named first, or why it writes none."""
         known = known_targets()
-        lines = {name: f"{known[name].title} {known[name].version}: {known[name].start}" for name in self.ready}
+        lines = {name: f"{known[name].title} {known[name].version}: {self.starts[name]}" for name in self.ready}
         lines |= {name: f"once its checkpoint is named: {why}" for name, why in self.lacking.items()}
         lines |= {name: f"not for this option: {why}" for name, why in self.refused.items()}
         return [f"{name:<12} {line}" for name, line in lines.items()]
@@ -84,7 +87,7 @@ class Written(NamedTuple):
     start: str
     """The command that uses them."""
     then: tuple[str, ...] = ()
-    """What to do before the first load test; empty where nothing is served."""
+    """What to run before users come: the devices tried, then the plan's load; empty where nothing is served."""
 
 
 def check_target(name: str) -> None:
@@ -109,10 +112,9 @@ def written(plan: Plan, option: Option, *, to: str) -> Written:
     BadRequest
         As `export`; of every target: none can start it, or what would serve needs a checkpoint named.
     """
-    then = acceptance(option) if isinstance(option, ServeOption | BatchOption) else ()
     if to != EVERY:
         files, target = export(plan, option, to=to), known_targets()[to]
-        return Written(files, target.title, target.start_of(files), then)
+        return Written(files, target.title, target.start_of(files), _first_runs(plan, option))
     found = offered(plan, option)
     if found.lacking or not found.ready:
         why = f"no target starts {option.configuration.label()} rented at {option.bill.provider}; --to list says why"
@@ -123,12 +125,19 @@ def written(plan: Plan, option: Option, *, to: str) -> Written:
         made = export(plan, option, to=name)
         files |= {f"{name}/{file}": text for file, text in made.items()}
         told.append(f"{name}: {known[name].start_of(made)}")
+    then = _first_runs(plan, option)
     told += ["", *then] if then else []
     told += ["", "Not written:", *(f"{name}: {why}" for name, why in found.refused.items())]
     told += ["", "The head of each says what has to be there first, what was not tried, and which plan it is of."]
     return Written(
         {"README.txt": "\n".join(told) + "\n", **files}, "Every target", "the command that README.txt names", then
     )
+
+
+def _first_runs(plan: Plan, option: Option) -> tuple[str, ...]:
+    if isinstance(plan, ServePlan | BatchPlan) and isinstance(option, ServeOption | BatchOption):
+        return first_runs(plan, option, model=checkpoint_of(plan))
+    return ()
 
 
 def archive(files: Files) -> bytes:
@@ -191,18 +200,17 @@ def _reading(plan: Plan, option: Option, *, target: Target) -> Deployment | Job 
 def offered(plan: Plan, option: Option) -> Offered:
     """Where a launchable option can be started: tried at every target that takes its kind of plan."""
     stated = msgspec.structs.replace(plan, model={**plan.model, "named": "OWNER/CHECKPOINT"})
-    ready, lacking, refused = list[str](), dict[str, str](), dict[str, str]()
-    for name in (name for name, target in known_targets().items() if _kind(plan) in target.kinds):
+    starts, lacking, refused = dict[str, str](), dict[str, str](), dict[str, str]()
+    for name, target in ((name, target) for name, target in known_targets().items() if _kind(plan) in target.kinds):
         try:
             try:
-                export(plan, option, to=name)
-                ready.append(name)
+                starts[name] = target.start_of(export(plan, option, to=name))
             except NoCheckpoint as missing:
                 export(stated, option, to=name)
                 lacking[name] = str(missing)
         except BadRequest as why:
             refused[name] = str(why)
-    return Offered(tuple(ready), lacking, refused)
+    return Offered(tuple(starts), lacking, refused, starts)
 
 
 def _kind(plan: Plan) -> str:

@@ -22,6 +22,7 @@ from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest, NoCheckpoint, echo
+from tonnage.export.first_runs import WORKER, first_runs
 from tonnage.export.target import Names, Server, Target, known_targets, names, target_module
 from tonnage.export.text import comment, label, safe_name, shell
 from tonnage.questions.rl.question import RlOption, RlPlan
@@ -30,8 +31,6 @@ from tonnage.record import Record
 Plan = ServePlan | TrainPlan | BatchPlan | RlPlan
 Option = ServeOption | TrainOption | BatchOption | RlOption
 PORT: Final = 8000
-WORKER: Final = "serverless worker"
-"""What a platform starts and stops by itself: nobody holds a machine there."""
 USUAL_DISK_GB: Final = 512
 """Where the size of the checkpoint is not known. [GB]"""
 IMAGE_BYTES: Final = 60e9
@@ -226,28 +225,6 @@ def offer_line(bill: Bill) -> str:
     )
 
 
-JUDGED: Final = 3
-"""Devices of a machine from which `tonnage measure accept` holds each against the others."""
-
-
-def acceptance(option: ServeOption | BatchOption) -> tuple[str, ...]:
-    """
-    What tries a rented machine before the first load test, and what that needs; empty for what it cannot try.
-    """
-    name, count = option.configuration.accelerator, max(1, int(option.bill.accelerators_per_instance))
-    host = name.startswith("cpu-")
-    if option.bill.kind == WORKER or not (host or names(name).vendor):
-        return ()
-    how = f"{name} --count {count}{' --device cpu' if host else ''} --out accepted.json"
-    lines = [f"Once a machine is up, and before the first load test, on each: tonnage measure accept {how}"]
-    if count < JUDGED:
-        lines.append(
-            f"{'One device is' if count == 1 else 'Two devices are'} judged against --reference alone: accepted.json "
-            "of a good machine of this kind; without one, try two machines and hold each against the other."
-        )
-    return tuple(lines)
-
-
 def _max_model_len(option: ServeOption | BatchOption) -> int | None:
     """The engine's longest context, cut to what the cache of one rank holds: engines refuse to start beyond it."""
     longest = option.configuration.engine.max_model_len
@@ -275,7 +252,7 @@ def _lines(plan: ServePlan | BatchPlan, option: ServeOption | BatchOption, model
         lines.append(f"Context is cut to {longest:,} of {engine.max_model_len:,} tokens: the KV cache holds no more.")
     if (found := _found_again(option)) and option.replicas > 1:
         lines.append(f"The plan finds {found:.0%} of prompt tokens in caches: route requests by session or prefix.")
-    return (*lines, *acceptance(option))
+    return (*lines, *first_runs(plan, option, model=model))
 
 
 def check_deployment(deployment: Deployment, target: Target) -> None:

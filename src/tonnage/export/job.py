@@ -15,7 +15,7 @@ from tonnage.domain.rl import RlCase
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import checkpoint_of, offer_line
-from tonnage.export.target import Target, known_targets, names
+from tonnage.export.target import Target, files_of, known_targets, names
 from tonnage.export.text import Fields, label, safe_name
 from tonnage.questions.rl.question import RlOption, RlPlan
 from tonnage.record import Record
@@ -139,26 +139,42 @@ def check_job(made: Job, target: Target, *, kind: str) -> None:
     Raises
     ------
     BadRequest
-        It has no backend for the planned accelerator (those that have one are named), the model decodes no text and it
-        trains nothing else, or a parallel degree is larger than it takes.
+        It has no backend for the planned accelerator, the model decodes no text and it trains nothing else, or a
+        parallel degree is larger than it takes; the targets whose files can say the run are named.
     """
-    vendor = made.vendor
-    if vendor and vendor not in target.vendors:
-        able = [name for name, other in known_targets().items() if kind in other.kinds and vendor in other.vendors]
-        instead = (
-            f"export to {' or '.join(able)}"
-            if able
-            else "no target here writes files for it; plan with --vendor nvidia"
-        )
-        raise BadRequest(f"{target.title} does not run on {made.accelerator} ({vendor}); {instead}")
+    if not (lacks := _lacks(made, target)):
+        return
+    able = [
+        name
+        for name, other in known_targets().items()
+        if kind in other.kinds and made.objective in other.objectives and not _lacks(made, other) and _says(name, made)
+    ]
+    planned = "plan with --vendor nvidia" if made.vendor not in target.vendors else "plan with --framework hf"
+    elsewhere = f"export to {' or '.join(able)}, or " if able else ""
+    raise BadRequest(f"{lacks}; {elsewhere}{planned}")
+
+
+def _lacks(made: Job, target: Target) -> str:
+    """What the run has and the target's files cannot say, as the beginning of a sentence; empty where they can."""
+    if made.vendor and made.vendor not in target.vendors:
+        return f"{target.title} does not run on {made.accelerator} ({made.vendor})"
     if target.text_only and not made.decodes:
-        raise BadRequest(f"{target.title} trains causal language models, and {made.model} is none; export to torchrun")
+        return f"{target.title} trains causal language models, and {made.model} is none"
     for name, most in target.most.items():
-        value = getattr(made.layout, name)
-        if value > most:
-            raise BadRequest(
-                f"{target.title} cannot do {name} {value} in these files; export to megatron, or plan another framework"
-            )
+        if (value := getattr(made.layout, name)) > most:
+            return f"{target.title} cannot do {name} {value} in these files"
+    return ""
+
+
+def _says(name: str, made: Job) -> bool:
+    """Whether a framework's target writes the run; those that carry another's files are not asked."""
+    if known_targets()[name].carries:
+        return False
+    try:
+        files_of(name, made)
+    except BadRequest:
+        return False
+    return True
 
 
 def job(plan: TrainPlan, option: TrainOption) -> Job:
@@ -172,7 +188,7 @@ def job(plan: TrainPlan, option: TrainOption) -> Job:
     """
     configuration, bill, request = option.configuration, option.bill, plan.request
     per_node = max(1, min(configuration.count, int(bill.accelerators_per_instance)))
-    step_s = option.step_s.value
+    step_s, steps = option.step_s.value, math.ceil(option.run.steps)
     model = safe_name(checkpoint_of(plan, required=plan.kind != "train"), what="model")
     return Job(
         model=model,
@@ -193,8 +209,8 @@ def job(plan: TrainPlan, option: TrainOption) -> Job:
         rank=getattr(request, "lora_rank", None) or USUAL_RANK,
         objective=getattr(request, "objective", "sft"),
         reference=getattr(request, "reference", ""),
-        steps=math.ceil(option.run.steps),
-        checkpoint_steps=max(1, round(option.run.checkpoint_interval_s / step_s)),
+        steps=steps,
+        checkpoint_steps=max(1, min(steps, round(option.run.checkpoint_interval_s / step_s))),
         asynchronous=request.checkpoint == "async",
         spot=bill.term == "spot",
         shape=dict(plan.model.get("shape", {})),

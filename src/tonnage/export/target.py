@@ -154,7 +154,7 @@ class Names(Record, kw_only=True):
         name: str = getattr(self, target)
         if not name:
             raise BadRequest(
-                f"how {target} spells '{self.accelerator}' is not known; export to the engine and place it yourself"
+                f"how {target} spells '{self.accelerator}' is not known; export to its engine or framework and place it"
             )
         return name
 
@@ -206,7 +206,7 @@ def _clouds() -> dict[str, dict[str, Mapping[str, str]]]:
     return found
 
 
-def cloud(target: str, provider: str, *, needs: Collection[str]) -> str:
+def cloud(target: str, provider: str, *, needs: Collection[str], instead: str = "kubernetes") -> str:
     """
     What an orchestrator that rents by itself calls a provider; empty where its files name none.
 
@@ -214,6 +214,8 @@ def cloud(target: str, provider: str, *, needs: Collection[str]) -> str:
     ----------
     needs : collection of str
         What the files ask for: containers, ports, nodes (several at once), spot, mounts (of a bucket).
+    instead : str
+        A target that takes the plan and rents nothing.
 
     Raises
     ------
@@ -226,7 +228,7 @@ def cloud(target: str, provider: str, *, needs: Collection[str]) -> str:
         return rows[provider]["called"]
     why = f"has no {' and no '.join(lacks[provider])} at" if provider in rows else "does not rent at"
     able = ", ".join(name for name, missing in lacks.items() if not missing and name != "own")
-    raise BadRequest(f"{title} {why} {echo(provider)}; export to kubernetes, or plan with --provider, one of {able}")
+    raise BadRequest(f"{title} {why} {echo(provider)}; export to {instead}, or plan with --provider, one of {able}")
 
 
 FOLDER: Final = "tonnage.export.targets"

@@ -8,7 +8,7 @@ import math
 from datetime import date, datetime, timedelta
 from typing import Final, Literal
 
-from tonnage.domain.measurement import CAPACITY_SCHEMA, Capacity, Measurement, Point
+from tonnage.domain.measurement import CAPACITY_SCHEMA, Capacity, Measurement, Point, refuse_disowned
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.train_measurement import TRAIN_BUDGET_SCHEMA, Phase, TrainBudget, TrainMeasurement, TrainRun
 from tonnage.errors import BadRequest, Unmeasured
@@ -48,7 +48,18 @@ def best_sustained_point(measurement: Measurement, slo: Slo) -> Point:
         missed = {name for point in measurement.points if (name := objective_missed(point, slo)) is not None}
         why = f" within the objectives ({', '.join(sorted(missed))} missed)" if missed else ""
         raise Unmeasured(f"no load in this measurement is sustained{why}; measure lower loads")
-    return max(good, key=lambda point: point.requests_per_s or 0.0)
+    return max(good, key=sustained_per_s)
+
+
+def sustained_per_s(point: Point) -> float:
+    """
+    What a load that is sustained shows a replica to carry: what it answered, or the rate that it kept up with. [1/s]
+
+    Of an open loop what it answered holds the chance of its arrivals and the time of the last answers, in which nothing
+    arrives; the offered rate counts where a report says how long requests came, by which keeping up is judged.
+    """
+    offered = point.rate_per_s if point.arrivals_s is not None else None
+    return max(offered or 0.0, point.requests_per_s or 0.0)
 
 
 def capacity_of(measurement: Measurement, demand: Demand) -> Capacity:
@@ -61,7 +72,7 @@ def capacity_of(measurement: Measurement, demand: Demand) -> Capacity:
     Raises
     ------
     BadRequest
-        A number of the demand is out of range.
+        A number of the demand is out of range, or the measurement's own note forbids its numbers.
     Unmeasured
         No load of the measurement is sustained.
     """
@@ -71,8 +82,9 @@ def capacity_of(measurement: Measurement, demand: Demand) -> Capacity:
         ("--headroom", demand.headroom, 0.0, 0.95),
         ("--spare", demand.spare, 0, 10_000),
     )
+    refuse_disowned(measurement)
     point = best_sustained_point(measurement, demand.slo)
-    rate = point.requests_per_s or 0.0
+    rate = sustained_per_s(point)
     peak = demand.rate_per_s * demand.peak_to_mean
     usable_per_s = rate * (1.0 - demand.headroom)
     needed = math.ceil(peak / usable_per_s - 1e-9)
@@ -95,10 +107,9 @@ def _reasons(measurement: Measurement, point: Point, *, demand: Demand, needed: 
     peak = demand.rate_per_s * demand.peak_to_mean
     kind = "requests/s offered" if point.rate_per_s is not None else "requests at once"
     found = [
-        *filter(None, [measurement.disowned]),
         f"Measured at {point.level:g} {kind}: {point.requests_per_s:.4g} requests/s from {point.completed:,} requests.",
         f"At the peak each of {needed} carries {peak / needed:.4g} requests/s, "
-        f"{peak / needed / (point.requests_per_s or math.nan):.0%} of what it sustains.",
+        f"{peak / needed / sustained_per_s(point):.0%} of what it sustains.",
     ]
     if needed > 1:
         found.append(f"One fewer would carry {peak / (needed - 1):.4g} requests/s each, above {usable_per_s:.4g}.")

@@ -12,7 +12,8 @@ import math
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from tonnage.domain.measurement import Knee, Latency, Point, turning_point
+from tonnage.domain.measurement import Knee, Point, turning_point
+from tonnage.domain.metrics import objectives
 from tonnage.domain.requests.common import Slo
 
 By = Literal["rate", "concurrency"]
@@ -33,23 +34,11 @@ def objective_missed(point: Point, slo: Slo) -> str | None:
 
 def _missed(point: Point, slo: Slo) -> tuple[str, float] | None:
     """The same with its value. [s]"""
-    for name, limit, found in (
-        ("ttft", slo.ttft_s, point.ttft_s),
-        ("tpot", slo.tpot_s, point.tpot_s),
-        ("e2e", slo.e2e_s, point.e2e_s),
-    ):
-        value = percentile_at_least(found, slo.percentile)
-        if limit is not None and value is not None and value > limit:
-            return name, value
+    for metric, limit in objectives(slo):
+        value = point.seen(metric.name, slo.percentile)
+        if value is not None and value > limit:
+            return metric.name.removesuffix("_s"), value
     return None
-
-
-def percentile_at_least(found: Latency | None, percentile: float) -> float | None:
-    """The reported percentile at or next above the wanted one; None where none is reported."""
-    if found is None:
-        return None
-    ladder = ((50.0, found.p50), (90.0, found.p90), (95.0, found.p95), (99.0, found.p99), (100.0, found.most))
-    return next((value for rank, value in ladder if rank >= percentile and value is not None), None)
 
 
 def why_not_sustained(
@@ -93,7 +82,7 @@ def _catching_up(point: Point, calm: Point | None) -> float | None:
 
     Keeping up means answering the last request as fast as the lowest load is answered.
     """
-    alone = percentile_at_least((calm or point).e2e_s, 50.0)
+    alone = (calm or point).seen("e2e_s", 50.0)
     if point.arrivals_s is None or not point.duration_s or alone is None:
         return None
     return (point.arrivals_s + alone) / point.duration_s

@@ -31,6 +31,14 @@ from tonnage.physics.parameters import parameters
 from tonnage.questions.ask import Plan
 from tonnage.questions.rl.question import RlOption, RlPlan
 
+INSTEAD: Final = {
+    "own": "the command on its screen starts the model; for the files of a service on these machines export "
+    "`tonnage plan serve MODEL --own 'COUNT x ACCELERATOR' -o plan.json`",
+    "budget": "export what the command on its screen plans, with -o plan.json",
+    "lifecycle": "plan its halves apart (finetune or train, and serve), each with -o plan.json, and export those",
+    "": "export a plan of one model: serve, batch, train, finetune or rl with -o plan.json",
+}
+"""What can be exported in place of a plan of another kind."""
 Served = TypeVar("Served", ServePlan, BatchPlan)
 ServedOption = TypeVar("ServedOption", ServeOption, BatchOption)
 
@@ -71,10 +79,8 @@ def launchable_option(
         Not a plan to serve or to train, nothing feasible in it, or no such option.
     """
     if not isinstance(plan, ServePlan | TrainPlan | BatchPlan | RlPlan):
-        raise BadRequest(
-            "only plans to serve, train, fine-tune, rl or answer a batch can be exported; ask for what another answer "
-            "names (a budget's command, each half of a lifecycle) with -o, and export that"
-        )
+        kind = str(plan.__struct_config__.tag)
+        raise BadRequest(f"no files are written of a plan of kind {kind}: {INSTEAD.get(kind, INSTEAD[''])}")
     if not plan.options:
         raise BadRequest("the plan has no option: it is infeasible, and its sentence says what stands in the way")
     if pools:

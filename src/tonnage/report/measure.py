@@ -10,10 +10,10 @@ import msgspec
 
 from tonnage.catalog import part_name
 from tonnage.domain.diagnosis import Diagnosis, Verdict
-from tonnage.domain.measurement import Capacity, DeviceMeasurement, Measurement, Point
-from tonnage.domain.metrics import LATENCIES, SPEEDS, objectives_text
+from tonnage.domain.measurement import DeviceMeasurement, Measurement, Point
+from tonnage.domain.metrics import LATENCIES, SPEEDS, objectives, objectives_text
 from tonnage.domain.profile import Profile, TracedOperator
-from tonnage.domain.train_measurement import StepTimes, TrainBudget, TrainMeasurement, TrainRun
+from tonnage.domain.train_measurement import StepTimes, TrainMeasurement, TrainRun
 from tonnage.engines.registry import engine_title
 from tonnage.report.document import (
     UNKNOWN,
@@ -78,7 +78,6 @@ def measurement_document(measurement: Measurement) -> Document:
     )
     kept = {head: cell for head, cell in _COLUMNS.items() if any(map(cell, measurement.points))}
     rows = [[cell(point) or UNKNOWN for cell in kept.values()] for point in measurement.points]
-    wanted = objectives_text(measurement.slo)
     notes = [f"Load {point.level:g} stopped: {point.stopped}" for point in measurement.points if point.stopped]
     notes += [f"Load {point.level:g}: {_failures(point)}" for point in measurement.points if point.failures]
     notes += measurement.notes
@@ -86,11 +85,33 @@ def measurement_document(measurement: Measurement) -> Document:
     return document(
         Headline(sentence(measurement)),
         Note(" · ".join(filter(None, about))),
-        f"Objectives: {wanted}" if wanted else None,
         grid(kept, rows[:FIRST_ROWS]),
         Note(hint=f"{len(notes)} notes{', every load' if more else ''}: --why.") if notes else None,
+        _objectives(measurement),
         why={"Every load": grid(kept, rows) if more else None, "Notes": notes},
     )
+
+
+def _objectives(measurement: Measurement) -> str | None:
+    """Of one load whether it met the objectives, each latency beside its limit; of several what was asked."""
+    slo, points = measurement.slo, measurement.points
+    limits = objectives(slo)
+    if not limits or len(points) != 1:
+        return f"Objectives: {objectives_text(slo)}" if limits else None
+    (point,) = points
+    seen = [(metric, point.seen(metric.name, slo.percentile), limit) for metric, limit in limits]
+    told = [
+        f"{metric.title} {'not measured' if value is None else show(value, 's')} of {show(limit, 's')}"
+        + (" (missed)" if value is not None and value > limit else "")
+        for metric, value, limit in seen
+    ]
+    over = point.failed > (1.0 - slo.percentile / 100.0) * (point.requests or point.completed)
+    told += [f"{point.failed} requests failed (missed)"] if over else []
+    missed = over or any(value is not None and value > limit for _, value, limit in seen)
+    verdict = "missed" if missed else "met"
+    if measurement.disowned or (not missed and (point.stopped or any(value is None for _, value, _ in seen))):
+        verdict = "not judged"
+    return f"Objectives {verdict}: p{slo.percentile:g} {', '.join(told)}."
 
 
 def _load(point: Point) -> str:
@@ -104,10 +125,10 @@ def _failures(point: Point) -> str:
 
 
 def _number(value: float | None, form: str | None = None) -> str:
-    return "" if value is None else f"{value:{form}}" if form else _three(value)
+    return "" if value is None else f"{value:{form}}" if form else three_digits(value)
 
 
-def _three(value: float) -> str:
+def three_digits(value: float) -> str:
     """Three significant digits, never an exponent."""
     return f"{value:,.0f}" if value >= 999.5 else f"{value:.3g}"
 
@@ -117,7 +138,7 @@ def _ms(latency: str, point: Point) -> str:
     found = getattr(point, latency)
     values = [None if found is None else getattr(found, rank) for rank in ("p50", "p95", "p99")]
     return (
-        "/".join(UNKNOWN if value is None else _three(value * 1e3) for value in values)
+        "/".join(UNKNOWN if value is None else three_digits(value * 1e3) for value in values)
         if any(value is not None for value in values)
         else ""
     )
@@ -146,44 +167,6 @@ _COLUMNS: dict[str, Callable[[Point], str]] = {
 def progress_line(point_load: str, *, done: int, failed: int) -> str:
     """What stands on stderr while a load runs."""
     return f"{point_load}: {done:,} done" + (f", {failed:,} failed" if failed else "")
-
-
-def capacity_sentence(capacity: Capacity) -> str:
-    """Replicas for a peak load, and what one of them sustains, in one sentence."""
-    spare = f", {capacity.spare} of them spare" if capacity.spare else ""
-    noun = "replica" if capacity.replicas == 1 else "replicas"
-    return (
-        f"{capacity.replicas} {noun}{spare}, for a peak of {show(capacity.peak_per_s, 'count', digits=4)} requests/s: "
-        f"one sustains {capacity.sustained_per_s:.4g} as measured, {capacity.usable_per_s:.4g} with "
-        f"{capacity.headroom:.0%} kept free."
-    )
-
-
-def capacity_document(capacity: Capacity) -> Document:
-    """Replicas for a load."""
-    return document(Headline(capacity_sentence(capacity)), sections({"Why": capacity.reasons}))
-
-
-def budget_sentence(budget: TrainBudget) -> str:
-    """Accelerator-hours of a training run with its headroom, and of the run alone, in one sentence."""
-    noun = "accelerator" if budget.devices == 1 else "accelerators"
-    late = "" if budget.fits_deadline in {None, True} else " That is later than the deadline."
-    whole, alone = show(budget.total_s, "s"), show(budget.run_s, "s")
-    return (
-        f"{budget.accelerator_hours:,.4g} accelerator-hours: {budget.devices:,} {noun} for {whole}, of which the run "
-        f"alone takes {budget.run_accelerator_hours:,.4g} in {alone} "
-        f"({budget.steps:,} steps of {show(budget.step_s, 's')}).{late}"
-    )
-
-
-def budget_document(budget: TrainBudget) -> Document:
-    """Accelerator-hours and their timeline."""
-    rows = []
-    for phase in budget.phases:
-        begin, end = phase.begin or show(phase.begin_s, "s"), phase.end or show(phase.end_s, "s")
-        rows.append((phase.name, begin.replace("T", " "), end.replace("T", " "), _three(phase.accelerator_hours)))
-    table = grid(["phase", "from", "to", "accelerator-hours>"], rows)
-    return document(Headline(budget_sentence(budget)), table, sections({"Why": budget.reasons}))
 
 
 def device_document(found: DeviceMeasurement, *, path: str) -> Document:

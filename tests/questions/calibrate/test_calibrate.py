@@ -168,7 +168,7 @@ def test_what_its_own_run_disowns_is_refused(tmp_path: Path) -> None:
     note = "not to be used: at 1 of 2 loads the client's own lateness is over 5% of the median, up to 30% at load 8."
     told = calibrated(msgspec.structs.replace(measured(levels=(8,)), notes=("Prompts are short.", note)), tmp_path)
     assert told.exit_code == 2 and not (tmp_path / "own.toml").exists()
-    assert told.output == f"tonnage: the measurement's own note forbids its numbers: {note[:-1]}\n"
+    assert told.output == f"tonnage: measure again, since the measurement's own note forbids its numbers: {note[:-1]}\n"
 
 
 def test_what_a_prefix_cache_held_of_a_prompt_counts_as_no_work(tmp_path: Path) -> None:

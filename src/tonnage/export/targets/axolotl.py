@@ -1,4 +1,4 @@
-"""Axolotl: one YAML file for full, LoRA and QLoRA fine-tuning."""
+"""Axolotl: one YAML file for full, LoRA and QLoRA fine-tuning, and what starts it on each of several machines."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from tonnage.export.kit import (
     KEPT,
     LEARNING_RATE,
     Fields,
+    Files,
     Job,
     Options,
     Target,
@@ -17,14 +18,16 @@ from tonnage.export.kit import (
     read_switch,
     settle_trainer,
 )
+from tonnage.export.targets.torchrun import processes
 
 PREFERENCES: Final = ("dpo", "kto", "orpo", "simpo")
 """Objectives that its setting `rl` takes."""
 TARGET = Target(
     title="Axolotl",
     version="0.19.0",
-    files=("axolotl.yaml",),
+    files=("axolotl.yaml", "launch.sh"),
     start="axolotl train axolotl.yaml",
+    starts={"launch.sh": "LEADER_ADDRESS=... bash launch.sh, on every machine"},
     kinds=("finetune",),
     most={"pp": 1, "ep": 1},
     text_only=True,
@@ -40,7 +43,13 @@ TARGET = Target(
         },
     },
 )
-"""Source: axolotl.utils.schemas, 0.19.0."""
+"""Source: axolotl.utils.schemas, axolotl.cli.utils.train, 0.19.0."""
+TEMPLATE: Final = "tokenizer_default_fallback_chatml"
+"""
+The tokenizer's own chat template, and ChatML where it has none: base models have none, and axolotl stops without one.
+
+Source: axolotl.utils.chat_templates.base, 0.19.0.
+"""
 OPTIONS = Options(
     programs=(("axolotl", "train"),),
     counts={
@@ -76,10 +85,21 @@ OPTIONS = Options(
 )
 
 
-def export(made: Job) -> str:
-    """`axolotl.yaml`."""
-    notes = [*made.lines, "Put your data into `datasets`; learning_rate is a start, not a part of the plan."]
-    return TARGET.yaml(notes, _configuration(made))
+def export(made: Job) -> Files:
+    """`axolotl.yaml`; where it takes several machines, `launch.sh` for each."""
+    notes = [
+        *made.lines,
+        "Put your data into `datasets`; learning_rate is a start, not a part of the plan.",
+        "A tokenizer without a chat template (of a base model) gets ChatML, which the run then teaches.",
+    ]
+    files = {"axolotl.yaml": TARGET.yaml(notes, _configuration(made))}
+    if made.nodes > 1:
+        start = (
+            f"exec axolotl train axolotl.yaml --launcher torchrun -- \\\n  {processes(made, per_node=made.per_node)}\n"
+        )
+        lines = [*made.lines, f"Run this on each of {made.nodes} machines, axolotl.yaml beside it."]
+        files["launch.sh"] = TARGET.script(lines, start)
+    return files
 
 
 def _configuration(made: Job) -> Fields:
@@ -87,6 +107,7 @@ def _configuration(made: Job) -> Fields:
     found: Fields = {
         "base_model": made.model,
         "datasets": [{"path": "your-name/your-data", "type": "chat_template"}],
+        "chat_template": TEMPLATE,
         "output_dir": f"./{made.name}-{made.method}",
         "sequence_len": made.seq_len,
         "sample_packing": made.packed,

@@ -195,7 +195,8 @@ def _placed(found: Deployment | Job, *, per_node: int, needs: Mapping[str, bool]
         SkyPilot does not rent what is needed at that provider.
     """
     asked = {"containers": True, "spot": found.spot, **needs}
-    infra = cloud("skypilot", found.provider, needs=[need for need, wanted in asked.items() if wanted])
+    instead = "slurm" if isinstance(found, Job) else "vllm-batch" if isinstance(found.plan, BatchPlan) else "kubernetes"
+    infra = cloud("skypilot", found.provider, needs=[need for need, wanted in asked.items() if wanted], instead=instead)
     known = names(found.accelerator)
     if infra == POOL and known.vendor == "amd":
         infra = OWN_CLUSTER

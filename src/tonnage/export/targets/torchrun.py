@@ -43,16 +43,18 @@ def launcher(made: Job, *, program: str = '"$SCRIPT"', last: str = "", per_node:
     `last` stands behind the reader's own arguments, where a program's parser wants a word at the end; `per_node` is
     for accelerators of several ranks.
     """
-    argv = ["torchrun", "--nproc-per-node", str(per_node or made.per_node)]
-    if made.nodes == 1:
-        argv += ["--standalone"]
-    else:
-        argv += ["--nnodes", str(made.nodes), "--rdzv-backend", "c10d", "--rdzv-id", made.name]
-        argv += ["--max-restarts", "3"] if made.spot else []
-    command = shell(argv)
-    if made.nodes > 1:
-        command += f' \\\n  --rdzv-endpoint "${{LEADER_ADDRESS:?address of the first node}}:{PORT}"'
+    command = f"torchrun \\\n  {processes(made, per_node=per_node)}"
     return f'exec {command} \\\n  {program} "$@"' + (f" {last}" if last else "")
+
+
+def processes(made: Job, *, per_node: int | None = None) -> str:
+    """torchrun's own options: the processes of a node, and where the nodes of several meet."""
+    argv = ["--nproc-per-node", str(per_node or made.per_node)]
+    if made.nodes == 1:
+        return shell([*argv, "--standalone"])
+    argv += ["--nnodes", str(made.nodes), "--rdzv-backend", "c10d", "--rdzv-id", made.name]
+    argv += ["--max-restarts", "3"] if made.spot else []
+    return f'{shell(argv)} \\\n  --rdzv-endpoint "${{LEADER_ADDRESS:?address of the first node}}:{PORT}"'
 
 
 def _settings(made: Job) -> Fields:

@@ -25,7 +25,7 @@ from tonnage.domain.calibration import Stretch
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.engine_spec import Overheads, with_async_scheduling, with_prompt_read
 from tonnage.domain.layout import Layout
-from tonnage.domain.measurement import Measurement, Point
+from tonnage.domain.measurement import Measurement, Point, refuse_disowned
 from tonnage.domain.metrics import METRICS
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision, number_format
@@ -288,22 +288,6 @@ _IN_CACHE_BYTES: Final = 1e9
 """Weights of a rank below which caches (96 MB on consumer parts, more on processors) may hold a good part. [bytes]"""
 _DATA_SHEET: Final = 0.95
 """A bandwidth or a peak may be understated by this much: boosted clocks, rounded sheets. [-]"""
-_LONGEST: Final = 400
-"""Of a note that is repeated. [characters]"""
-
-
-def refuse_disowned(found: Measurement) -> None:
-    """
-    Nothing, where a measurement stands by its numbers.
-
-    Raises
-    ------
-    BadRequest
-        Its own note forbids them.
-    """
-    if found.disowned:
-        said = " ".join(map(echo, found.disowned.rstrip(".").split()))[:_LONGEST]
-        raise BadRequest(f"the measurement's own note forbids its numbers: {said}")
 
 
 def refuse_impossible(point: Point, at: Deployment, *, name: str) -> None:

@@ -3,7 +3,9 @@
 # Plan of 2026-11-21: deepseek-ai/DeepSeek-V3, 3 x h100-sxm5-80gb dp8 ep8 fp8_block vllm.
 # 1 x a3-highgpu-8g, gcp us-central1, on-demand: $80.00/h (price of 2026-11-01).
 # Context is cut to 25,000 of 32,768 tokens: the KV cache holds no more.
-# Once a machine is up, and before the first load test, on each: tonnage measure accept h100-sxm5-80gb --count 8 --out accepted.json
+# Once a machine is up, on each, before any load: tonnage measure accept h100-sxm5-80gb --count 8 --out accepted.json
+# Then send URL the plan's peak load of all 3 replicas (one alone: --rate 1.333/s): tonnage measure serve URL --model deepseek-ai/DeepSeek-V3 --rate 4/s --duration 3min --requests 480 --prompt-tokens 1000 --output-tokens 200 --output load.jsonl
+# Its requests have the plan's mean lengths, so the longest real ones take longer.
 # The checkpoint must be stored in fp8_block; vLLM reads that from its config.json.
 # Whole experts on 8 ranks (--enable-expert-parallel).
 # This starts one replica; the plan has 3.

@@ -2,7 +2,9 @@
 # For vLLM 0.32.0. Written by Tonnage 0.1.0.
 # Plan of 2026-11-21: meta-llama/Llama-3.1-70B-Instruct, 2 x h100-sxm5-80gb tp8 pp2 fp8 vllm kv-fp8.
 # 4 x a3-highgpu-8g, gcp us-central1, on-demand: $80.00/h (price of 2026-11-01).
-# Once a machine is up, and before the first load test, on each: tonnage measure accept h100-sxm5-80gb --count 8 --out accepted.json
+# Once a machine is up, on each, before any load: tonnage measure accept h100-sxm5-80gb --count 8 --out accepted.json
+# Then send URL the plan's peak load of all 2 replicas (one alone: --rate 2/s): tonnage measure serve URL --model meta-llama/Llama-3.1-70B-Instruct --rate 4/s --duration 3min --requests 480 --prompt-tokens 1000 --output-tokens 200 --output load.jsonl
+# Its requests have the plan's mean lengths, so the longest real ones take longer.
 # Weights are quantised to FP8 while loading (--quantization fp8); the checkpoint stays 16-bit.
 # A replica spans 2 nodes, joined by Ray: the image must hold ray (pip install ray).
 # This starts one replica; the plan has 2.
