@@ -122,8 +122,8 @@ MOST = {
     # Also of today: clients of a number in flight, machines of one joined where a network is stated, states under FSDP.
     # 428, 321 of the spine: labels true by themselves, counts that add up, an impossible deadline or a default batch
     # told as what it is, the least budget that has an answer, mistakes told with their fix.
-    # 831, 300 of the spine: the load test of a plan stands in its files, and a measurement says whether limits were met;
-    # no fleet is sized from a run that is not to be used; axolotl starts on several machines.
+    # 831, 300 of the spine: the load test of a plan stands in its files, and a measurement says whether limits were
+    # met; no fleet is sized from a run that is not to be used; axolotl starts on several machines.
     "all": 541_078,
     "spine": 257_147,
 }
