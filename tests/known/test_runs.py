@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tools.known.runs import Planned, planned, published_runs, sum_of
 
-PAGE = Path(__file__).parents[2] / "docs" / "accuracy" / "planned-runs.csv"
+PAGE = Path(__file__).parents[2] / "docs" / "known" / "planned-runs.csv"
 RUNS = published_runs()
 
 

@@ -43,7 +43,7 @@ PLANNED = (
     "`plan` with its layout withheld: model, accelerators, batch, length, format, software. *Off by* is the median",
     "of how far the speed of the plan is from the published one (its time and cost are as far off), *inside* how often",
     "the published lies in the plan's interval, *as fast as predicted* how often the plan is at least 0.9 times as",
-    "fast as the published layout is predicted to be. [Every run](accuracy/planned-runs.csv).",
+    "fast as the published layout is predicted to be. [Every run](known/planned-runs.csv).",
 )
 """The head of the table of planned runs."""
 UNITS = {

@@ -1,7 +1,7 @@
 """
 Plan every published training run with its layout withheld, and compare its speed with what was published.
 
-    python -m tools.known      a minute -> docs/accuracy/planned-runs.csv, and a table by source in docs/known.md
+    python -m tools.known      a minute -> docs/known/planned-runs.csv, and a table by source in docs/known.md
 
 Of each source, model, accelerator, method and format the run on the most accelerators is taken, the fastest where there
 are several: rows that state a layout, a sequence length and a rate, on eight accelerators or more, of a model that the
@@ -33,7 +33,7 @@ from tonnage_accuracy.rows import Row, number, text, usable_rows
 from tonnage_accuracy.tables import read_checked, write_table
 
 ROOT: Final = Path(__file__).parents[2]
-TABLE: Final = ROOT / "docs" / "accuracy" / "planned-runs.csv"
+TABLE: Final = ROOT / "docs" / "known" / "planned-runs.csv"
 RATE: Final = "tokens_per_s_per_accel"
 FEWEST: Final = 8
 """Accelerators of a run that is asked about."""

@@ -226,6 +226,8 @@ def option_of(run: JobRun, *, accelerator: Accelerator, today: date) -> BatchOpt
     load = predicted_load(work.at, work.served, arrivals=False)
     energy = energy_use(accelerator, count=float(run.accelerators), busy=1.0, bill=made, load=load)
     kwh, kg = energy_of_run(energy, seconds=run.running_s) if energy is not None else (None, None)
+    spent = run.parts
+    usd = sum(part.value for part in spent)
     return BatchOption(
         configuration=work.configuration,
         replicas=run.replicas,
@@ -240,10 +242,10 @@ def option_of(run: JobRun, *, accelerator: Accelerator, today: date) -> BatchOpt
         wall_s=Quantity(value=run.wall_s, unit="s", low=quick.wall_s, high=slow.wall_s, basis=weaker),
         start_s=at.start.total_s,
         billed_hours=run.billed_hours,
-        cost=Quantity(value=run.usd, unit="USD", low=quick.usd, high=slow.usd, basis=weaker, parts=run.parts),
-        usd_per_thousand_items=run.usd / work.items * 1000.0,
-        usd_per_million_output_tokens=run.usd / (work.items * case.osl) * MILLION,
-        usd_per_million_tokens=run.usd / (work.items * (case.isl + case.osl)) * MILLION,
+        cost=Quantity(value=usd, unit="USD", low=quick.usd, high=slow.usd, basis=weaker, parts=spent),
+        usd_per_thousand_items=usd / work.items * 1000.0,
+        usd_per_million_output_tokens=usd / (work.items * case.osl) * MILLION,
+        usd_per_million_tokens=usd / (work.items * (case.isl + case.osl)) * MILLION,
         useful=at.useful,
         available=at.available,
         energy=energy,

@@ -191,7 +191,8 @@ def _latency(name: str, option: ServeOption) -> str:
 
 def _risks(plan: ServePlan, best: ServeOption) -> list[str | Text]:
     """What could be cheaper, and what could go wrong; the largest first."""
-    told: list[str | Text] = [*by_averages(plan), stale_text(best.bill, plan.provenance.made), _tail_risk(plan, best)]
+    told: list[str | Text] = [*by_averages(plan), loads_text(plan.model, best.configuration.precision.stored)]
+    told += [stale_text(best.bill, plan.provenance.made), _tail_risk(plan, best)]
     told += [held_text(best.bill), _base_text(plan.day)]
     if plan.sessions is not None:
         from tonnage.questions.sessions.page import cache_line
@@ -220,7 +221,7 @@ def _risks(plan: ServePlan, best: ServeOption) -> list[str | Text]:
     loaded = loaded_as(plan.request.model, id=str(plan.model.get("id", "")))
     if plan.request.lengths.profile == "chat" and (tuned := chat_variant(loaded)) is not None:
         told.append(risk(f"{loaded} is the base model, which completes texts; {tuned} answers a chat."))
-    told += [loads_text(plan.model, best.configuration.precision.stored), *cheaper_stored(plan.rejected)]
+    told += cheaper_stored(plan.rejected)
     if plan.tokens is not None and plan.tokens.times >= TOKENS_CHEAPER:
         told.append(plan.tokens.sentence)
     return [*told, closest_break_even(plan.break_even), _failure(plan)]
