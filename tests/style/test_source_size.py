@@ -124,8 +124,9 @@ MOST = {
     # told as what it is, the least budget that has an answer, mistakes told with their fix.
     # 831, 300 of the spine: the load test of a plan stands in its files, and a measurement says whether limits were
     # met; no fleet is sized from a run that is not to be used; axolotl starts on several machines.
-    "all": 541_078,
-    "spine": 257_147,
+    # 6: a batch costs the sum of its parts.
+    "all": 541_084,
+    "spine": 257_153,
 }
 LEFT_OUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,
