@@ -120,6 +120,8 @@ class SoftwareSpec(Record, kw_only=True, forbid_unknown_fields=True):
 
     plain_scripts: bool = False
     """Scripts as published: recompute when they fine-tune over many devices; adapters in 32 bits (PEFT since 2024)."""
+    four_bit_base: bool = True
+    """QLoRA: adapters over weights in 4 bits."""
     recomputed_all_until: int | None = None
     """Year until which every layer was recomputed."""
     selective_since: int | None = None
@@ -178,7 +180,6 @@ class FrameworkSpec(Record, kw_only=True, forbid_unknown_fields=True):
 
 
 Method = Literal["pretrain", "full", "lora", "qlora", "dora"]
-
 Recompute = Literal["none", "selective", "full"]
 
 
@@ -201,8 +202,7 @@ class Objective(Record, kw_only=True):
 OBJECTIVES: Final[dict[str, Objective]] = {
     "sft": Objective(source="next-token prediction"),
     "dpo": Objective(sequences=2, passes=1, reference=True, source="arXiv 2305.18290"),
-    "kto": Objective(passes=3, cached_passes=1, reference=True,
-                     source="arXiv 2402.01306; the KL term passes mismatched answers through policy and reference"),
+    "kto": Objective(passes=3, cached_passes=1, reference=True, source="arXiv 2402.01306, its KL term's answers too"),
     "orpo": Objective(sequences=2, source="arXiv 2403.07691: no reference"),
     "simpo": Objective(sequences=2, source="arXiv 2405.14734: no reference"),
     "grpo": Objective(source="arXiv 2402.03300; the update of a step of reinforcement learning"),

@@ -37,6 +37,7 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(changes: dict[str, Any], w
     ("changes", "word"),
     [
         ({"method": "prefix"}, "qlora"),
+        ({"method": "qlora", "framework": "nemo"}, "nemo trains no adapters over weights in 4 bits"),
         ({"lora_rank": "0", "method": "lora"}, "lora_rank"),
         ({"tokens_per_example": "500000"}, "512"),
         ({"examples": "0"}, "examples"),

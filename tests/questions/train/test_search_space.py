@@ -44,6 +44,8 @@ def test_the_faster_stack_is_named_and_is_as_fast_as_said() -> None:
     gain = told.options[0].step_s.value / named.options[0].step_s.value
     assert times == pytest.approx(gain, rel=0.1)
     assert named.faster == ""
+    four_bits = plan("finetune", **{**LORA, "method": "qlora"}, accelerator="H100").faster
+    assert "megatron" not in four_bits and "FP8" not in four_bits
 
 
 def test_software_is_planned_where_it_runs() -> None:

@@ -88,7 +88,7 @@ def _ask(request: Rl, additions: Additions, today: date) -> Context[Rl]:
             f"max_response_tokens: prompt and response of {longest:,.0f} tokens are beyond the {model.max_context:,} "
             f"that {model.id} takes"
         )
-    check_framework(request.framework)
+    check_framework(request.framework, method="full")
     return Context(request=request, model=model, today=today, additions=additions)
 
 

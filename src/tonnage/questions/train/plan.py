@@ -29,7 +29,7 @@ from tonnage.domain.plan import Rejection
 from tonnage.domain.refusal import refusal
 from tonnage.domain.train_plan import FineTune, RunOption, Train, TrainOption, TrainPlan
 from tonnage.domain.training import TrainSetup
-from tonnage.engines.registry import framework_words, software_spec
+from tonnage.engines.registry import framework_words, software_of, software_spec
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.questions.train import narrative
 from tonnage.questions.train.attempts import DOUBLINGS, WORTH, Attempt, best_first, doublings_to, search_attempts
@@ -99,14 +99,18 @@ def training_context(request: Train | FineTune, *, additions: Additions, today: 
             f"seq_len: {job.seq_len:,} is beyond the {model.max_context:,} tokens that {model.id} takes; "
             "give less, or --extend-context"
         )
-    check_framework(request.framework)
+    check_framework(request.framework, method=job.case.method)
     return TrainContext(request=request, model=model, job=job, today=today, additions=additions)
 
 
-def check_framework(name: str | None) -> None:
-    """Nothing, where no framework is named or one that is known; else `UnknownName`."""
-    if name is not None and not any(word in name.lower() for word in framework_words()):
+def check_framework(name: str | None, *, method: str) -> None:
+    """Nothing, where no framework is named or one that is known and trains so; else `UnknownName` or `BadRequest`."""
+    if name is None:
+        return
+    if not any(word in name.lower() for word in framework_words()):
         raise UnknownName("framework", name, known=framework_words())
+    if method == "qlora" and not software_of(name).four_bit_base:
+        raise BadRequest(f"framework: {name} trains no adapters over weights in 4 bits; say axolotl or trl, or lora")
 
 
 def _sites(asked: TrainContext) -> tuple[tuple[Site, ...], tuple[Rejection, ...]]:

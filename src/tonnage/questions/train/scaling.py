@@ -296,9 +296,12 @@ def _other_stacks(asked: TrainContext, best: TrainOption) -> Iterator[tuple[str,
     """
     card, case = catalog.accelerators(asked.additions)[best.configuration.accelerator], asked.job.case
     place = place_of(asked, best)
-    formats = [case.precision, *(["fp8"] if "fp8" in card.peaks and case.precision == "bf16" else [])]
+    qlora = case.method == "qlora"
+    eight_bits = "fp8" in card.peaks and case.precision == "bf16" and not qlora
+    formats = [case.precision, *(["fp8"] if eight_bits else [])]
     names = [asked.request.framework] if asked.request.framework else []
-    names += [spec.example for spec in training_families().values() if spec.model_parallel and not names]
+    able = (spec for spec in training_families().values() if spec.model_parallel and (spec.four_bit_base or not qlora))
+    names += [spec.example for spec in able if not names]
     for name in names:
         if not runs_on(name, card):
             continue
