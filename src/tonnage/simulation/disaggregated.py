@@ -162,8 +162,10 @@ class Unit(Record):
 
 def _prefill_step(times: ReplicaTimes) -> tuple[float, float, float]:
     """A prompt alone, one more in its step, and how many a step holds. [s, s, prompts]"""
-    alone = times.prefill_s - times.request_s
-    return alone, min(alone, times.prefill_work_s), max(1.0, 1.0 / times.step_share)
+    alone, room = times.prefill_s - times.request_s, max(1.0, 1.0 / times.step_share)
+    # A full step is known: ranks that had no prompt while one was alone take theirs beside it.
+    more = (room * times.prefill_work_s - alone) / max(room - 1.0, 1.0)
+    return alone, min(alone, max(0.0, more)), room
 
 
 def _uneven(one: Steady) -> float:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -35,10 +36,17 @@ Outcome = Candidate | Infeasible
 OutcomeOf = Callable[..., Outcome]
 """By name site and configuration -> the configuration by the mean field, or why it cannot serve."""
 
+LEVELS: Final = (EVEN, 0.8, 0.95)
+"""Confidences at which settings and units are looked for, besides the one asked for. [-]"""
+
 
 def chances_of(request: Serve) -> list[Serve]:
-    """The request, and where that is less the same with an even chance."""
-    return [replace(request, confidence=one) for one in {request.confidence: 0, min(EVEN, request.confidence): 0}]
+    """
+    The request at each confidence for which settings and units are looked for, its own first: what leads where more is
+    asked for is known where less is, so that less is never dearer.
+    """
+    levels = dict.fromkeys((request.confidence, *LEVELS)) if has_objectives(request) else [request.confidence]
+    return [replace(request, confidence=one) for one in levels]
 
 
 def best_settings(
