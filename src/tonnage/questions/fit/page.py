@@ -95,7 +95,8 @@ def _nearest(answer: FitAnswer) -> str:
 
 
 def _weights(row: FitRow) -> str:
-    return str(row.precision.get("weights", "")).upper()
+    """The format of the weights, of a mixture that has another for its experts theirs."""
+    return str(row.precision.get("experts") or row.precision.get("weights", "")).upper()
 
 
 def _meter(row: FitRow) -> Meter:

@@ -291,7 +291,8 @@ def _remedies(
             yield f"{found.value:,.0f} tokens of context instead of {demand_of(model, request).context_tokens:,.0f}"
     if request.kv is None and engine_spec(request.engine).fp8_cache and holds(kv="fp8"):
         yield "an 8-bit cache (--kv fp8)"
-    bits = number_format(request.precision or checkpoint_precision(model).weights).bits
+    own = checkpoint_precision(model)
+    bits = number_format(request.precision or own.experts or own.weights).bits
     for lower in ("fp8", "int4"):
         if number_format(lower).bits < bits and holds(precision=lower):
             yield f"{lower} weights (--precision {lower})"
