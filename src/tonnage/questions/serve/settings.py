@@ -36,7 +36,7 @@ Outcome = Candidate | Infeasible
 OutcomeOf = Callable[..., Outcome]
 """By name site and configuration -> the configuration by the mean field, or why it cannot serve."""
 
-LEVELS: Final = (EVEN, 0.8, 0.95)
+LEVELS: Final = (EVEN, 0.8, 0.9)
 """Confidences at which settings and units are looked for, besides the one asked for. [-]"""
 
 
