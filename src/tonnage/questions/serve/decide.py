@@ -101,12 +101,14 @@ def _with_even_chance(
 ) -> Iterator[Priced]:
     """
     The cheapest fleet that meets the objectives with an even chance, where that is less than asked for; nothing where
-    none does. What was not simulated is, with `look`, as long as it would be the cheapest.
+    none does. What was not simulated is, with `look`, as long as it would be the cheapest if it took `COARSE` times
+    what averages say.
     """
     if not has_objectives(request) or request.confidence <= EVEN or stop_asked():
         return
     candidates = {i: one for i, one in enumerate(found) if isinstance(one, Candidate)}
-    while (cheapest := _cheapest_at(request, _by_least_cost(request, candidates), EVEN)) is not None:
+    margin = 1.0 if look is None else COARSE
+    while (cheapest := _cheapest_at(request, _by_least_cost(request, candidates), EVEN, margin=margin)) is not None:
         place, replicas, _ = cheapest
         candidate = candidates[place]
         seen = look(candidate) if look is not None else candidate
@@ -313,10 +315,12 @@ def _by_least_cost(request: Serve, candidates: Mapping[int, Candidate]) -> list[
     return sorted(tries, key=lambda each: each[:2])
 
 
-def _cheapest_at(request: Serve, tries: list[Try], confidence: float) -> tuple[int, int, Cost] | None:
+def _cheapest_at(
+    request: Serve, tries: list[Try], confidence: float, *, margin: float = 1.0
+) -> tuple[int, int, Cost] | None:
     """
-    Place, replicas and cost of the cheapest fleet that has a confidence, at prices that sellers state before others;
-    None where none has it.
+    Place, replicas and cost of the cheapest fleet that has a confidence, at prices that sellers state before others,
+    what was not simulated taking `margin` times what is known; None where none has it.
     """
     best: tuple[int, int, Cost] | None = None
     for least, place, candidate in tries:
@@ -325,7 +329,8 @@ def _cheapest_at(request: Serve, tries: list[Try], confidence: float) -> tuple[i
             break
         if not candidate.firm(request, confidence):
             continue
-        replicas = needed_of(request, candidate, confidence=confidence)
+        factor = margin if candidate.simulated is None else 1.0
+        replicas = needed_of(request, candidate, confidence=confidence, factor=factor)
         cost = candidate.cost(request, replicas)
         if math.isinf(cost.usd) or limits.beyond_limits(request, replicas * ranks, usd_per_h=cost.usd):
             continue

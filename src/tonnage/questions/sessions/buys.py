@@ -25,6 +25,7 @@ from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.groups import SessionFields
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.sessions import CacheSize, CacheTier, RouteHits, SessionCosts, SessionProfile
+from tonnage.physics.known import Known
 from tonnage.questions.serve.option import Candidate, bills_of, replicas_of
 from tonnage.simulation.capacity import Point, Steady
 from tonnage.simulation.router import peak_load
@@ -39,9 +40,10 @@ def unit_within(request: Serve, deployment: Deployment, *, unit: Unit) -> tuple[
     A worker with what it finds again, and the steady states of a unit of as many of them; None in their place where a
     worker does not hold the model.
     """
+    parts: Known = {}
 
     def build(lengths: Lengths) -> Replica:
-        return replica_of(deployment, lengths)
+        return replica_of(deployment, lengths, known=parts)
 
     def of(worker: Replica) -> Steady | None:
         return state_of(request, worker, unit=unit) if worker.times else None
