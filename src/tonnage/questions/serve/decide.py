@@ -101,14 +101,13 @@ def _with_even_chance(
 ) -> Iterator[Priced]:
     """
     The cheapest fleet that meets the objectives with an even chance, where that is less than asked for; nothing where
-    none does. What was not simulated is, with `look`, as long as it would be the cheapest if it took `COARSE` times
-    what averages say.
+    none does. With `look`, what may be the cheapest is simulated, at best at `COARSE` times what averages say.
     """
     if not has_objectives(request) or request.confidence <= EVEN or stop_asked():
         return
     candidates = {i: one for i, one in enumerate(found) if isinstance(one, Candidate)}
     margin = 1.0 if look is None else COARSE
-    while (cheapest := _cheapest_at(request, _by_least_cost(request, candidates), EVEN, margin=margin)) is not None:
+    while cheapest := _cheapest_at(request, _by_least_cost(request, candidates), EVEN, margin=margin):
         place, replicas, _ = cheapest
         candidate = candidates[place]
         seen = look(candidate) if look is not None else candidate
@@ -117,8 +116,8 @@ def _with_even_chance(
         elif candidate.simulated is None and seen.simulated is not None:
             candidates[place] = seen
         else:
-            ranks = seen.configuration.ranks
-            bills = bills_of(seen.site, replicas=replicas, ranks=ranks, request=request, today=today)
+            run = seen.configuration
+            bills = bills_of(seen.site, replicas=replicas, ranks=run.ranks, request=request, today=today)
             yield seen, option_of(request, seen, bills=bills, confidence=EVEN)
             return
 
@@ -319,8 +318,8 @@ def _cheapest_at(
     request: Serve, tries: list[Try], confidence: float, *, margin: float = 1.0
 ) -> tuple[int, int, Cost] | None:
     """
-    Place, replicas and cost of the cheapest fleet that has a confidence, at prices that sellers state before others,
-    what was not simulated taking `margin` times what is known; None where none has it.
+    Place, replicas and cost of the cheapest fleet that has a confidence, what was not simulated taking `margin` times
+    what is known, at prices that sellers state before others; None where none has it.
     """
     best: tuple[int, int, Cost] | None = None
     for least, place, candidate in tries:
@@ -332,9 +331,8 @@ def _cheapest_at(
         factor = margin if candidate.simulated is None else 1.0
         replicas = needed_of(request, candidate, confidence=confidence, factor=factor)
         cost = candidate.cost(request, replicas)
-        if math.isinf(cost.usd) or limits.beyond_limits(request, replicas * ranks, usd_per_h=cost.usd):
-            continue
-        if best is None or cost < best[2]:
+        over = math.isinf(cost.usd) or limits.beyond_limits(request, replicas * ranks, usd_per_h=cost.usd)
+        if not over and (best is None or cost < best[2]):
             best = place, replicas, cost
     return best
 
@@ -430,19 +428,20 @@ def _without_too_dear(
 
 def _rows_to_show(found: list[Priced]) -> list[Priced]:
     """
-    Priced candidates in the order of options, each configuration once as sure as asked and once less sure, the best few
-    of each accelerator and link whose checkpoint is there, then of those whose is not, and the cheapest with an even
-    chance.
+    Priced candidates in the order of options, each configuration once as sure as asked and once less sure: the best few
+    replicas and units of each accelerator and link whose checkpoint is there, then of those whose is not; and the
+    cheapest with an even chance.
     """
     kept: list[Priced] = []
     seen: set[tuple[str, bool]] = set()
-    counts: Counter[tuple[str, str | None, bool]] = Counter()
+    counts: Counter[tuple[object, ...]] = Counter()
     likely = [one for _, one in found if not one.sure and (one.chance or 0.0) >= EVEN]
     even = min(likely, key=lambda one: (one.bill.trust != "primary", one.bill.compared_usd_per_hour), default=None)
     for pair in sorted(found, key=lambda pair: (not pair[1].sure, pair[0].unmade, *rank_of(pair[1]))):
         candidate, option = pair
-        place = (candidate.site.accelerator.id, candidate.site.intra_link, candidate.unmade)
-        name = _name(candidate.configuration), option.sure
+        run = candidate.configuration
+        place = candidate.site.accelerator.id, candidate.site.intra_link, run.pools is None, candidate.unmade
+        name = _name(run), option.sure
         if option is not even and (name in seen or counts[place] >= KEPT_PER_SITE):
             continue
         seen.add(name)
