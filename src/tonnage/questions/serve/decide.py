@@ -103,11 +103,11 @@ def _with_even_chance(
     The cheapest fleet that meets the objectives with an even chance, where that is less than asked for; nothing where
     none does. With `look`, what may be the cheapest is simulated, at best at `COARSE` times what averages say.
     """
-    if not has_objectives(request) or request.confidence <= EVEN or stop_asked():
+    if not has_objectives(request) or request.confidence <= EVEN:
         return
     candidates = {i: one for i, one in enumerate(found) if isinstance(one, Candidate)}
-    margin = 1.0 if look is None else COARSE
-    while cheapest := _cheapest_at(request, _by_least_cost(request, candidates), EVEN, margin=margin):
+    of_these = partial(_cheapest_at, request, confidence=EVEN, margin=1.0 if look is None else COARSE)
+    while not stop_asked() and (cheapest := of_these(_by_least_cost(request, candidates))):
         place, replicas, _ = cheapest
         candidate = candidates[place]
         seen = look(candidate) if look is not None else candidate
