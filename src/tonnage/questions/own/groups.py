@@ -3,7 +3,8 @@ What does a group of equal accelerators serve best, and what does it draw?
 
 Models are taken in the order of their published score. On accelerators of data centres each is planned as a service:
 every format that the engine runs there, every layout inside a machine, as many replicas as the group holds, at the
-largest concurrency that keeps the wanted speed for each request; the configuration with the most output is shown. On a
+number of clients, each waiting for its answer, with the most output at the wanted speed of a request (mean); the
+configuration with the most is shown. On a
 person's own card, or where no serving engine is known to run, it is `tonnage local`: one request, llama.cpp. A card of
 a workstation has both: what its serving engine does not run, llama.cpp does where its memory holds the model.
 """
@@ -39,6 +40,7 @@ from tonnage.domain.precision import number_format
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import engine_spec
+from tonnage.optimize.largest import largest_whole
 from tonnage.physics.power_cap import capped_clock
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.pricing.energy import energy_kwh
@@ -127,7 +129,7 @@ def _best_rows(request: Own, group: OwnedGroup, part: Accelerator, *, additions:
         if not model.layers or (model.max_context or longest) < longest:
             continue
         asked = _service_of(request, name)
-        best = _most_output(asked, model, site=site, count=group.count)
+        best = _most_output(asked, model, site=site, count=group.count, min_speed=request.min_speed)
         found += isinstance(best, tuple)
         for each in best[: None if request.model else 1] if isinstance(best, tuple) else ():
             row = _row(asked, each, model=model, count=group.count)
@@ -143,7 +145,8 @@ def _none_because(request: Own, group: OwnedGroup, part: Accelerator, *, stated:
     names, model = ", ".join(request.serve.engines), request.model
     if stated and model is not None:
         resolved = resolve(model, additions=additions)
-        found = _most_output(_service_of(request, model), resolved, site=site_of(group, part), count=group.count)
+        asked, site = _service_of(request, model), site_of(group, part)
+        found = _most_output(asked, resolved, site=site, count=group.count, min_speed=request.min_speed)
         why = found.verdict.reason if isinstance(found, Infeasible) else "it has no kernels for it there"
         return f"{names} does not serve {model_name(model)}: {why}; leave out --engine to ask llama.cpp as well"
     if stated:
@@ -155,8 +158,22 @@ def _none_because(request: Own, group: OwnedGroup, part: Accelerator, *, stated:
 
 
 def _service_of(request: Own, model: str) -> Serve:
-    """The service that a model is judged by: each request at the wanted speed on average, without simulations."""
-    return replace(request.serve, model=model, slo=Slo(tpot_s=1.0 / request.min_speed, percentile=50.0), quick=True)
+    """The service that a model is judged by: of clients, whose number the wanted speed limits, without simulations."""
+    return replace(request.serve, model=model, slo=Slo(), rate_per_s=None, concurrency=1.0, quick=True)
+
+
+def _at_speed(found: Candidate, min_speed: float) -> Candidate | Infeasible:
+    """
+    The candidate with the clients that make the most output at the wanted speed of a request, one at least; the
+    verdict where one alone is slower.
+    """
+    limit, state = 1.0 / min_speed, found.state
+    most = largest_whole(lambda n: state.at(float(n)).tpot_mean_s <= limit, most=max(1, int(state.room)))
+    alone = state.at(1.0)
+    if not most:
+        verdict = limits.misses_objective(Slo(tpot_s=limit), alone, limit="tpot")
+        return Infeasible(configuration=found.configuration, verdict=verdict, alone=alone)
+    return replace(found, best=max(alone, state.at(float(most)), key=lambda point: point.rate_per_s))
 
 
 def models_of(request: Own) -> list[str]:
@@ -166,7 +183,9 @@ def models_of(request: Own) -> list[str]:
     return sorted((one.model for one in downloads()), key=lambda name: -(published_score(name) or 0.0))
 
 
-def _most_output(request: Serve, model: Model, *, site: Site, count: int) -> tuple[Candidate, ...] | Infeasible | None:
+def _most_output(
+    request: Serve, model: Model, *, site: Site, count: int, min_speed: float
+) -> tuple[Candidate, ...] | Infeasible | None:
     """
     Of all formats and layouts, that with the most output of the whole group, then those of finer formats, else the one
     that came closest; None where the engine has no format there.
@@ -179,6 +198,7 @@ def _most_output(request: Serve, model: Model, *, site: Site, count: int) -> tup
         worth = limits.configurations(request, model, site=site, engine=engine, most=count, startable=startable)
         for configuration in itertools.chain.from_iterable(worth):
             outcome = outcome_of(request, model, site=site, configuration=configuration)
+            outcome = _at_speed(outcome, min_speed) if isinstance(outcome, Candidate) else outcome
             if isinstance(outcome, Infeasible):
                 missed.append(outcome)
                 continue

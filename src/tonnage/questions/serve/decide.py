@@ -253,7 +253,7 @@ def _with_simulation(request: Serve, candidate: Candidate, *, tested: SearchedCa
     if tested.best is None:
         limit = tested.found.limit if tested.found.limit in LIMITS else "ttft"
         alone = tested.trial.at(tested.found.tried[0].rate_per_s)
-        missing = limits.misses_objective(request, alone, limit=limit)
+        missing = limits.misses_objective(request.slo, alone, limit=limit)
         return Infeasible(configuration=candidate.configuration, verdict=missing, alone=alone)
     scale = candidate.scale * (load_at(request, tested.best) / load_at(request, candidate.best))
     return replace(candidate, best=tested.best, binds=tested.found.limit, tested=tested, scale=scale)

@@ -23,6 +23,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration, Rejection, ServeOption
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.refusal import refusal
+from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.engines.registry import defaults, engine_spec, planned_engines, release_of, resolve_engine
 from tonnage.errors import BadRequest
@@ -300,12 +301,12 @@ def too_little_cache(need: float, kv_tokens: float) -> Verdict:
     )
 
 
-def misses_objective(request: Serve, alone: Point, *, limit: str) -> Verdict:
+def misses_objective(slo: Slo, alone: Point, *, limit: str) -> Verdict:
     """
     The verdict that even a single request misses an objective at the percentile; `limit` is "ttft", "tpot" or "e2e".
     """
     reached = {"ttft": alone.ttft_tail_s, "tpot": alone.tpot_tail_s, "e2e": alone.e2e_tail_s}[limit]
-    wanted = {"ttft": request.slo.ttft_s, "tpot": request.slo.tpot_s, "e2e": request.slo.e2e_s}[limit] or 0.0
+    wanted = {"ttft": slo.ttft_s, "tpot": slo.tpot_s, "e2e": slo.e2e_s}[limit] or 0.0
     return refusal(
         limit,
         f"a request alone takes {limit.upper()} {show(reached, 's')}, above the {show(wanted, 's')} asked for",

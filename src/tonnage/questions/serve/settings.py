@@ -105,7 +105,7 @@ def most_of(
     if best is not None:
         return state, best, binds
     alone = state.at(LONE)
-    too_slow = limits.misses_objective(request, alone, limit=binds)
+    too_slow = limits.misses_objective(request.slo, alone, limit=binds)
     return Infeasible(configuration=configuration, verdict=too_slow, alone=alone)
 
 
