@@ -1,8 +1,8 @@
 """
 Machines at home as their owners published them: how far off are predictions, and are their owners' choices found?
 
-`python -m tools.rigs` predicts the rates; with `choices` behind it says where the model and format that each owner
-runs stand in the answers of `tonnage local`, asked with that owner's context.
+`python -m tools.rigs` predicts the rates; with `choices` behind it (and a task, else chat) it says where the model and
+format that each owner runs stand in the answers of `tonnage local`, asked with that owner's context.
 
 Reads `measurements/rigs.csv`: a machine as its owner writes it (`machine`, read as `tonnage local -a` reads it), the
 model, format and context, and the rates. Where the page states no memory rate the host is what `tonnage local` assumes.
@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from tools.local_points import speed_with
 
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.standings import Task, task_of
 from tonnage.core.deployment import deploy
 from tonnage.core.machine import is_unified, machine_named
 from tonnage.core.serving_traffic import served_latency
@@ -110,14 +111,14 @@ def errors(*, prompt: bool = False) -> list[tuple[dict[str, str], float | str]]:
     return [(row, predicted(row, prompt=prompt)) for row in rows_of() if row[column]]
 
 
-def chosen(rows: list[dict[str, str]]) -> tuple[str, str]:
+def chosen(rows: list[dict[str, str]], task: Task) -> tuple[list[int], list[int]]:
     """
     Where a rig's own model and format stand in the owner's answers: the place of the first of its models in the general
-    list (0 = not among those that fit), and that of its format in the answer about the model, the best first.
+    list (0 = not among those that fit), and that of its format in the answer about the model (0 = not in it).
     """
     machine = machine_of(rows[0])
     context = max(int(row["context_tokens"] or LocalRequest().context) for row in rows)
-    every = local(LocalRequest(context=context), machine).rows
+    every = local(LocalRequest(context=context, task=task), machine).rows
     models = [resolve(row.model).id for row in every]
     places, formats = [], []
     for model in dict.fromkeys(row["model"] for row in rows):
@@ -127,18 +128,22 @@ def chosen(rows: list[dict[str, str]]) -> tuple[str, str]:
         told = [row.precision.stored for row in of_model]
         theirs = [row["weights"] for row in rows if row["model"] == model]
         formats.append(min((told.index(one) + 1 if one in told else 0 for one in theirs), key=lambda n: n or 99))
-    ranked = [f"{place} of {len(models)}" if place else "not listed" for place in places]
-    return ", ".join(ranked), ", ".join(f"{place} of its formats" if place else "not among them" for place in formats)
+    return places, formats
 
 
-def choices() -> None:
-    """Print where each rig's own choice stands."""
+def choices(task: Task) -> None:
+    """Print where each rig's own choice stands, and on how many of them model and format are among the first three."""
     rigs: dict[str, list[dict[str, str]]] = {}
+    first = [0, 0]
     for row in rows_of():
         rigs.setdefault(row["rig"], []).append(row)
     for rig, rows in rigs.items():
         models = ", ".join(dict.fromkeys(f"{row['model'].partition('/')[2]} {row['weights']}" for row in rows))
-        print(f"{rig:20} {models:90} {' | '.join(chosen(rows))}", flush=True)
+        found = chosen(rows, task)
+        told = (", ".join(str(place or "not listed") for place in places) for places in found)
+        print(f"{rig:20} {models:90} {' | '.join(told)}", flush=True)
+        first = [n + any(1 <= place <= 3 for place in places) for n, places in zip(first, found, strict=True)]
+    print(f"{len(rigs)} rigs: model among the first three on {first[0]}, format of the model on {first[1]}")
 
 
 def _summary(misses: Iterable[float]) -> str:
@@ -168,4 +173,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    choices() if "choices" in sys.argv else main()
+    choices(task_of(sys.argv[-1])) if "choices" in sys.argv else main()

@@ -391,9 +391,6 @@ def _calibration(stack: _Stack, lines: list[dict[str, str]]) -> Calibration:
     )
 
 
-BENCHMARK = "MMLU-Pro"
-"""The benchmark that most publishers of current open models state, each as it ran it itself."""
-
 _SAME: Final = frozenset({"instruct", "it", "chat", "base"})
 """Words for the usual tunings of a model, which its files come in."""
 
@@ -423,28 +420,3 @@ def download_of(name: str) -> Download | None:
 
 def _words(name: str) -> set[str]:
     return set(re.split(r"[-_:\s]+", name.rpartition("/")[2].lower()))
-
-
-def published_score(model: str) -> float | None:
-    """Its score in BENCHMARK as released, in points of 100; absent where the catalogue has none."""
-    return _scores().get(_untuned(model))
-
-
-@cache
-def _scores() -> dict[str, float]:
-    """By plain name; the best of several tunings of the same weights, for files come in the tuned one."""
-
-    found: dict[str, float] = {}
-    for score in quality_scores():
-        if score.benchmark == BENCHMARK and score.variant == "bf16":
-            key = _untuned(score.model)
-            found[key] = max(score.score, found.get(key, 0.0))
-    return found
-
-
-def _untuned(model: str) -> str:
-    """A model's name without its publisher and without words for how it was tuned."""
-    name = model.rpartition("/")[2].lower().removeprefix("meta-")
-    for word in ("-instruct", "-it", "-base"):
-        name = name.removesuffix(word)
-    return name

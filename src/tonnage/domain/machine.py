@@ -6,7 +6,7 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.precision import Precision
-from tonnage.domain.published import QualityChange
+from tonnage.domain.published import QualityChange, Standing
 from tonnage.record import Record, SparseRecord
 
 
@@ -134,6 +134,8 @@ class LocalRow(SparseRecord, kw_only=True):
     """Layers of each device where they, or its layers, are unlike, in the order of the machine; empty = alike."""
     quality: float | None = None
     """Published score of the released weights; absent = none in the catalogue."""
+    stands: Standing | None = None
+    """By which score it is ranked; absent = none places it."""
     change: QualityChange | None = None
     """What the format keeps of it by published figures; absent = the weights are as released."""
     parameters: float = 0.0

@@ -99,3 +99,26 @@ class QualityChange(SparseRecord, kw_only=True):
     """All of this in one line."""
     passes: bool | None = None
     """Of the quality floor that was asked for; absent = no floor was given."""
+
+
+class Standing(SparseRecord, kw_only=True):
+    """Where a model stands among others in a task's benchmark, in points of 100."""
+
+    score: float
+    """Its own published score; with `beside` that of the model just below it."""
+    beside: str = ""
+    """The best model with a score that it equals or beats in `benchmark`; empty = the score is its own."""
+    benchmark: str = ""
+    """Another one, in which it has `own` and `beside` has `theirs`."""
+    own: float = 0.0
+    theirs: float = 0.0
+
+    @property
+    def published(self) -> float | None:
+        """Its own score; None where another's places it."""
+        return None if self.beside else self.score
+
+    @property
+    def cell(self) -> str:
+        """The score in a table, > where it is a lower bound."""
+        return f"{'> ' if self.beside else ''}{self.score:.1f}"

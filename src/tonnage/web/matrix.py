@@ -74,7 +74,7 @@ def matrix_of(answer: Any) -> Matrix | None:
             MatrixRow(
                 name=model_name(model),
                 size=f"{first.parameters / BILLION:.3g} B",
-                score="" if first.quality is None else f"{first.quality:.1f}",
+                score=first.stands.cell if first.stands else "",
                 cells=tuple(cells.get(head, Cell()) for head in heads),
             )
         )

@@ -68,7 +68,7 @@ def test_a_list_names_faster_formats_of_its_first_model_and_intervals_of_prompts
     shown = told("local", "-a", "RTX 3090", "--why").output
     assert re.search(r"Faster: q5_k_m \d+, q4_k_m \d+, q3_k_m \d+ tokens/s \(perplexity \+0\.6 %, \+1\.5 %, ", shown)
     assert "models at 10 tokens/s or more, each in the finest format that does;" in " ".join(shown.split())
-    assert re.search(r"Tokens of a prompt a second\n(.+\n)*  GPT OSS 120B: \d+ \(\d+-[\d,]+\)", shown)
+    assert re.search(r"Tokens of a prompt a second\n(.+\n)*  Qwen3\.5 122B A10B: \d+ \(\d+-[\d,]+\)", shown)
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,17 @@ import pytest
 from tools.local_points import speed_with
 
 from tonnage import catalog
+from tonnage.catalog import model_name
 from tonnage.catalog.models import look_up
-from tonnage.catalog.published import downloads, published_score
+from tonnage.catalog.published import downloads
+from tonnage.catalog.standings import TASKS, Task, published_score, standing
 from tonnage.core.machine import machine_found, machine_named
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.machine import DeviceGroup, Inventory, LocalRow
 from tonnage.domain.precision import Precision
 from tonnage.engines.at_home import spread_engine
 from tonnage.errors import BadRequest, TonnageError
-from tonnage.questions.own.local import LocalRequest, asked_machine, local, local_request
+from tonnage.questions.own.local import LocalRequest, asked_machine, local, local_request, score_of
 from tonnage.questions.own.speed import Asked, speed_of
 from tonnage.questions.predict.predict import predict
 from tonnage.units import GB, GiB
@@ -83,13 +85,14 @@ def test_a_longer_context_leaves_less_room_and_the_largest_fits() -> None:
 def test_rows_are_ranked_by_score_less_what_formats_lose_and_slow_ones_come_last() -> None:
     answer = local(LocalRequest(), machine_named("RTX 4090"))
     fast = [row for row in answer.rows if row.decode_per_s.value >= 10.0]
-    known = [(row.quality, row.change.perplexity if row.change else None) for row in fast if row.quality is not None]
+    known = [(row.stands.score, row.change.perplexity if row.change else None) for row in fast if row.stands]
     scores = [quality / (1.0 + (rise or 0.0)) for quality, rise in known]
     assert (
         scores == sorted(scores, reverse=True) and [one for one, _ in known] != sorted((one for one, _ in known))[::-1]
     )
     assert len(scores) > 5
-    assert all(row.quality is None for row in fast[len(scores) :])
+    assert all(row.stands is None for row in fast[len(scores) :])
+    assert all(row.quality == row.stands.published for row in fast if row.stands)
     assert list(answer.rows[: len(fast)]) == fast
 
 
@@ -194,3 +197,17 @@ def test_a_context_that_the_best_model_does_not_reach_is_said() -> None:
 def test_bad_sizes_are_told(name: str, value: str) -> None:
     with pytest.raises(TonnageError, match=name):
         asked_machine(local_request({"accelerator": "RTX 4090", name: value}))
+
+
+@pytest.mark.parametrize(("task", "benchmark"), [(task, names[0]) for task, names in TASKS.items()])
+def test_models_stand_by_a_score_of_the_task_and_those_that_none_places_are_named(task: Task, benchmark: str) -> None:
+    answer = local(LocalRequest(task=task), machine_named("2 x RTX 3090"))
+    fast = [row for row in answer.rows if row.decode_per_s.value >= 10.0]
+    scores = [score_of(row) for row in fast]
+    assert answer.benchmark == benchmark and scores == sorted(scores, reverse=True)
+    told = " ".join(answer.notes)
+    for row in answer.rows:
+        assert row.stands == standing(row.model, task)
+        assert row.quality == published_score(row.model, task)
+        if row.stands is None or row.stands.beside:
+            assert model_name(row.model) in told

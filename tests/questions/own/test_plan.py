@@ -34,7 +34,7 @@ def test_models_stand_by_published_score_at_the_wanted_speed() -> None:
     plan = of("8 x A100 80GB, 4 x L40S")
     assert [group.accelerator for group in plan.groups] == ["a100-sxm4-80gb", "l40s"] and plan.benchmark
     for group in plan.groups:
-        scores = [row.quality or 0.0 for row in group.rows]
+        scores = [row.stands.score for row in group.rows]
         assert len(group.rows) == 5 and scores == sorted(scores, reverse=True)
         assert all(row.per_request >= 20.0 for row in group.rows)
         for row in group.rows:
@@ -107,7 +107,7 @@ def test_a_workstation_card_has_what_its_serving_engine_does_not_run_too() -> No
     served, alone = of("R9700").groups[0].rows, planned(own="R9700", model="Qwen/Qwen3.5-35B-A3B").groups[0].rows
     by_model = {row.model: row for row in served}
     assert alone[0].model in by_model and not by_model[alone[0].model].moved_bytes
-    scores = [row.quality or 0.0 for row in served]
+    scores = [row.stands.score for row in served]
     assert scores == sorted(scores, reverse=True) and "llama.cpp" in {row.engine for row in served}
 
 

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import Additions, accelerators_text, model_name, part_name, parts_name
 from tonnage.catalog.hub.resolve import resolve_text
-from tonnage.catalog.published import BENCHMARK, downloads, published_score
+from tonnage.catalog.published import downloads
+from tonnage.catalog.standings import BENCHMARK, published_score
 from tonnage.core.calibration_use import Run, TrainRun, at_once
 from tonnage.core.header import provenance
 from tonnage.core.kept_replicas import kept_replicas

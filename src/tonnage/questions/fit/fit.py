@@ -17,7 +17,8 @@ from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions, model_name
 from tonnage.catalog.engines import formats, names_parts_of
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.catalog.published import BENCHMARK, downloads, published_score
+from tonnage.catalog.published import downloads
+from tonnage.catalog.standings import BENCHMARK, published_score
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.layout import Engine
 from tonnage.domain.model import Model

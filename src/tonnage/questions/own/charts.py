@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tonnage.catalog import model_name
-from tonnage.core.quality import share_kept
 from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import LocalAnswer, LocalRow
+from tonnage.questions.own.local import score_of
 from tonnage.questions.own.question import OwnPlan, OwnRow
 from tonnage.report.charts.chart import (
     HEIGHT,
@@ -57,8 +57,7 @@ def own_charts(plan: OwnPlan) -> tuple[Chart | None, ...]:
 def _choice(row: LocalRow | OwnRow, weights: str, *, on: str, rate: Quantity) -> _Choice:
     """A row with what its format keeps of the score; 0 = no score."""
     name = f"{model_name(row.model)} {weights.removeprefix('gguf-')}"
-    score = (row.quality or 0.0) * share_kept(row.change)
-    return _Choice(name, on, score, rate.value, rate.low or rate.value, rate.high or rate.value)
+    return _Choice(name, on, score_of(row), rate.value, rate.low or rate.value, rate.high or rate.value)
 
 
 def _scores(found: Sequence[_Choice], benchmark: str) -> Chart | None:

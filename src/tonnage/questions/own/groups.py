@@ -21,7 +21,8 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import Additions, model_name
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.catalog.published import downloads, published_score
+from tonnage.catalog.published import downloads
+from tonnage.catalog.standings import order_of, standing, task_of
 from tonnage.core.board_power import SUM, spread, steady_load
 from tonnage.core.header import Infeasible
 from tonnage.core.host import USUAL_LOAD, LoadShare
@@ -95,7 +96,7 @@ def answer_group(request: Own, group: OwnedGroup, *, additions: Additions) -> Ow
         # What no serving engine runs there, one request at a time.
         alone = _local_rows(request, group, part, in_host=False, additions=additions)
         rows = [*served, *(row for row in alone if all(row.model != other.model for other in served))]
-    rows.sort(key=lambda row: (row.per_request < request.min_speed, -(row.quality or 0.0)))
+    rows.sort(key=lambda row: (row.per_request < request.min_speed, order_of(row.stands)))
     power = group_power(request, part, count=group.count)
     watts = rows[0].power_w if rows else power.watts if power else None
     rack = None
@@ -180,7 +181,8 @@ def models_of(request: Own) -> list[str]:
     """The model asked for, or those that people run, those with a score first."""
     if request.model is not None:
         return [request.model]
-    return sorted((one.model for one in downloads()), key=lambda name: -(published_score(name) or 0.0))
+    task = task_of(request.serve.lengths.profile)
+    return sorted((one.model for one in downloads()), key=lambda name: order_of(standing(name, task)))
 
 
 def _most_output(
@@ -230,6 +232,7 @@ def _row(request: Serve, found: Candidate, *, model: Model, count: int) -> OwnRo
     replica, layout = found.replica, found.configuration.layout
     replicas = replicas_of(count, layout.ranks, per_node=found.site.per_node)
     output = found.best.rate_per_s * replicas * request.lengths.output_tokens
+    stands = standing(request.model, task_of(request.lengths.profile))
     errors = errors_at(replica, found.best, prompt_tokens=request.lengths.prompt_tokens, state=None)
     total = Quantity(value=output, unit="tokens/s", basis=replica.basis).spread(errors.spread("tpot_s").turned)
     return OwnRow(
@@ -241,7 +244,8 @@ def _row(request: Serve, found: Candidate, *, model: Model, count: int) -> OwnRo
         concurrency=found.best.concurrency * replicas,
         output_tokens_per_s=total,
         per_request=1.0 / found.best.tpot_mean_s,
-        quality=published_score(request.model),
+        quality=stands.published if stands else None,
+        stands=stands,
         change=weights_change(request.model, model, weights=found.configuration.precision.stored),
         prompt_share=min(1.0, found.best.rate_per_s * replica.times.prefill_work_s) if replica.times else 0.0,
     )
@@ -308,7 +312,8 @@ def _local_rows(
 def asked_at_home(request: Own) -> LocalRequest:
     """The same question of one request at a time, as `tonnage local` asks it."""
     context = request.serve.max_context or CONTEXT
-    return LocalRequest(context=context, min_per_s=request.min_speed, model=request.model, exact=True)
+    task = task_of(request.serve.lengths.profile)
+    return LocalRequest(context=context, min_per_s=request.min_speed, model=request.model, exact=True, task=task)
 
 
 def _with_local_power(row: OwnRow, request: Own, group: OwnedGroup, part: Accelerator) -> OwnRow:
@@ -353,6 +358,7 @@ def _local_row(row: LocalRow, *, cards: int, copies: int) -> OwnRow:
         output_tokens_per_s=each.scaled(copies),
         per_request=each.value,
         quality=row.quality,
+        stands=row.stands,
         change=row.change,
         moved_bytes=row.offload.moved_bytes,
         board_w=None if row.board_w is None else row.board_w.value,

@@ -3,16 +3,16 @@ What runs on this machine, and how fast: every downloadable model in the best fo
 
 For each model formats are tried from the finest: the first that makes the wanted speed is taken, with as little in host
 memory as it needs; where none does, the fastest. Beside that of the first model, or of the one that is named, stand
-those that no other beats in quality and speed. Models are ranked by a published score of the released weights, less
-what the format is taken to lose of it, where the catalogue has one, those without by size behind them; models below
-the wanted speed come last.
+those that no other beats in quality and speed. Models are ranked by a published score of the released weights in a
+benchmark of the task (`catalog.standings`), less what the format is taken to lose of it, those that no score places by
+size behind them; models below the wanted speed come last.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -23,7 +23,8 @@ from tonnage.catalog.engines import support
 from tonnage.catalog.hub.names import looks_like_path
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.models import look_up, model_ids
-from tonnage.catalog.published import BENCHMARK, download_of, downloads, published_score
+from tonnage.catalog.published import download_of, downloads
+from tonnage.catalog.standings import TASKS, Task, order_of, standing
 from tonnage.core.calibration_use import each_once, serving_use
 from tonnage.core.machine import is_unified, machine_named
 from tonnage.core.quality import share_kept, weights_change
@@ -37,7 +38,7 @@ from tonnage.engines.at_home import OTHERS, OWN_PIECE, start_commands
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.parameters import parameters
 from tonnage.questions.fit.fit import LANGUAGE
-from tonnage.questions.own.question import LocalRequest
+from tonnage.questions.own.question import LocalRequest, OwnRow
 from tonnage.questions.own.speed import PROMPT, Asked, case_at_home, roomy, speed_of
 from tonnage.questions.own.unlike import device_names, speed_on
 from tonnage.units import GiB, show
@@ -50,9 +51,7 @@ _FORMATS: Final = ("gguf-q8_0", "gguf-q6_k", "gguf-q5_k_m", "gguf-q4_k_m", "gguf
 """Formats that publishers of GGUF files offer nearly always, finest first."""
 _NATIVE: Final = "mxfp4"
 """Format that experts are published in and that GGUF files keep."""
-_BY_NAME: Final = (
-    f"models are ranked by {BENCHMARK}, not by task: give a word that names hold, for example 'coder' or 'gemma'"
-)
+_BY_NAME: Final = "a task is asked for with task (code, agent), a model with a word of its name ('coder', 'gemma')"
 _CACHES: Final = ("fp16", "gguf-q8_0")
 """Formats of the cache; the second is taken where the first has no room."""
 
@@ -204,9 +203,10 @@ def _with_other_engines(row: LocalRow, machine: Machine, additions: Additions) -
 def top_rows(request: LocalRequest, machine: Machine, *, most: int, additions: Additions) -> list[LocalRow]:
     """The first `most` models of the answer, without looking at those whose published score puts them behind."""
     found: list[LocalRow] = []
-    for download in sorted(_wanted(request, additions), key=lambda one: -(published_score(one.model) or 0.0)):
+    for download in sorted(_wanted(request, additions), key=lambda one: order_of(standing(one.model, request.task))):
         before = [one for one in found if one.decode_per_s.value >= request.min_per_s]
-        if sum(_score(one) >= (published_score(download.model) or 0.0) for one in before) >= most:
+        stands = standing(download.model, request.task)
+        if sum(score_of(one) >= (stands.score if stands else 0.0) for one in before) >= most:
             break
         rows, _ = _rows(request, machine, resolve(download.model, additions=additions), download)
         if rows:
@@ -233,7 +233,7 @@ def _rows(
             if isinstance(found, str):
                 why = found
                 continue
-            rows.append(_published(found, machine, model, download))
+            rows.append(_published(found, machine, model, download, task=request.task))
             if found.decode_per_s.value >= request.min_per_s and not request.every_format:
                 break
         if rows:
@@ -248,13 +248,14 @@ def _weights(model: Model, download: Download) -> tuple[dict[str, str], ...]:
     return tuple({"weights": name} for name in _FORMATS)
 
 
-def _published(row: LocalRow, machine: Machine, model: Model, download: Download) -> LocalRow:
+def _published(row: LocalRow, machine: Machine, model: Model, download: Download, *, task: Task) -> LocalRow:
     """The row with what is published of its files: scores, size, and the commands that start them."""
-    precision = row.precision
+    precision, stands = row.precision, standing(download.model, task)
     known = replace(
         row,
         model=download.model,
-        quality=published_score(download.model),
+        quality=stands.published if stands else None,
+        stands=stands,
         change=weights_change(model.id, model, weights=precision.stored),
         parameters=model.published_parameters or parameters(model).value,
     )
@@ -268,14 +269,14 @@ def _best(rows: list[LocalRow], request: LocalRequest) -> LocalRow:
     return fast or max(rows, key=lambda row: row.decode_per_s.value)
 
 
-def _rank(row: LocalRow, request: LocalRequest) -> tuple[bool, bool, float, float]:
+def _rank(row: LocalRow, request: LocalRequest) -> tuple[bool, float, float, float]:
     slow = row.decode_per_s.value < request.min_per_s
-    return slow, row.quality is None, -_score(row), -row.parameters
+    return slow, -score_of(row), order_of(row.stands)[1], -row.parameters
 
 
-def _score(row: LocalRow) -> float:
-    """The published score less what the format is taken to lose of it; 0 without one."""
-    return (row.quality or 0.0) * share_kept(row.change)
+def score_of(row: LocalRow | OwnRow) -> float:
+    """The score that a row is ranked by, less what the format is taken to lose of it; 0 where none places it."""
+    return (row.stands.score if row.stands else 0.0) * share_kept(row.change)
 
 
 def _answer(
@@ -297,12 +298,12 @@ def _answer(
         count=machine.count if machine.device else 0,
         host=machine.host.part.name,
         evidence=machine.evidence,
-        benchmark=BENCHMARK,
+        benchmark=TASKS[request.task][0],
         rows=tuple(best),
         all_rows=tuple(every) if request.every_format else (),
         infeasible=tuple(lacking),
         assumed=(*machine.host.assumed, *_assumptions(machine)),
-        notes=tuple(_notes(machine, best)),
+        notes=tuple(_notes(request, machine, best)),
         engines=machine.engines,
     )
 
@@ -357,7 +358,7 @@ def no_files(model: str) -> str:
     return f"GGUF files of {model_name(model)} are not in the catalogue: find or convert the one that the command names"
 
 
-def _notes(machine: Machine, best: list[LocalRow]) -> Iterator[str]:
+def _notes(request: LocalRequest, machine: Machine, best: list[LocalRow]) -> Iterator[str]:
     """What a reader could get wrong about machine, scores and files."""
     if machine.others:
         yield f"layers of {', '.join(device_names(machine))}, in the order of -ts: the fastest is filled first"
@@ -366,13 +367,28 @@ def _notes(machine: Machine, best: list[LocalRow]) -> Iterator[str]:
     if machine.device is not None and is_unified(machine.device):
         visible_gib = machine.device.visible_memory_bytes / GiB
         yield f"one memory for processor and graphics: {visible_gib:.0f} GiB of it are usable for models"
-    if any(row.quality is not None for row in best):
-        yield f"scores are {BENCHMARK} of the released weights as each publisher ran it; models without one stand below"
+    benchmark = TASKS[request.task][0]
+    if any(row.stands for row in best):
+        yield f"scores are {benchmark} of the released weights as publishers ran it"
+    yield from told_standings(best, benchmark)
     source = next((one.source for one in downloads() if best and one.model == best[0].model), None)
     if best and source is None:
         yield no_files(best[0].model)
     if "not opened" in (source or ""):
         yield "names in the commands follow the publishers' conventions and were not opened: look before you pull"
+
+
+def told_standings(rows: Sequence[LocalRow] | Sequence[OwnRow], benchmark: str) -> Iterator[str]:
+    """Which models a score in another benchmark places, and which none does."""
+    placed = {row.model: row.stands for row in rows if row.stands and row.stands.beside}
+    for model, stands in placed.items():
+        yield (
+            f"> {stands.score:.1f}: {model_name(model)} has no published {benchmark}; it stands above "
+            f"{model_name(stands.beside)} by {stands.benchmark} ({stands.own:g} against {stands.theirs:g})"
+        )
+    without = dict.fromkeys(model_name(row.model) for row in rows if not row.stands)
+    if without:
+        yield f"no published score places {', '.join(without)}: below the others, by size"
 
 
 def local_request(values: Mapping[str, Any]) -> LocalRequest:

@@ -27,7 +27,7 @@ def local_document(answer: LocalAnswer, *, most: int | None = None) -> Document:
         Headline(answer.sentence, good=answer.feasible),
         _table(answer.frontier, benchmark="") if one else _table(shown, benchmark=answer.benchmark),
         [_start(row, faster="" if one else _faster(answer.frontier)) for row in answer.rows[:1]],
-        map(Note, _evidence(answer)),
+        map(Note, _evidence(answer, () if one else shown)),
         Note(hint=_rest(answer, len(found), len(shown))),
         why={
             "Tokens of a prompt a second": [f"{_short(row.model)}: {_interval(row.prompt_per_s)}" for row in shown],
@@ -68,7 +68,7 @@ def _table(rows: Iterable[LocalRow], *, benchmark: str) -> Table:
     cells = [
         (
             *(
-                (_short(row.model), row.format, UNKNOWN if row.quality is None else f"{row.quality:.1f}")
+                (_short(row.model), row.format, row.stands.cell if row.stands else UNKNOWN)
                 if benchmark
                 else (row.format, quality_kept(row.change))
             ),
@@ -98,8 +98,8 @@ def _interval(found: Quantity) -> str:
     return f"{_three(found.value)} ({_three(low)}-{_three(high)})"
 
 
-def _evidence(answer: LocalAnswer) -> list[str]:
-    """What figures of a named model's formats are, and how rates are founded: nearly always alike for a machine."""
+def _evidence(answer: LocalAnswer, shown: Sequence[LocalRow]) -> list[str]:
+    """What figures of a named model's formats and the scores shown are, and how rates are founded."""
     rows = answer.rows
     if not rows:
         return []
@@ -109,6 +109,10 @@ def _evidence(answer: LocalAnswer) -> list[str]:
     deep, first = answer.behind_per_s, rows[0]
     full = f", {first.format} {_three(deep)} tokens/s behind {first.context:,}" if deep is not None else ""
     how = f"Rates of {first.engine}, one request behind {PROMPT:,} tokens{full}: {bases}; in brackets {share}."
+    if any(row.stands and row.stands.beside for row in shown):
+        how += " >: at least, by another score."
+    if any(row.stands is None for row in shown):
+        how += f" {UNKNOWN}: no score."
     told = dict.fromkeys(row.change.on for row in answer.frontier if row.change and row.change.evaluations)
     of = " and ".join(told)
     return [

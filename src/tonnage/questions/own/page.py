@@ -12,7 +12,8 @@ from tonnage.core.quality import quality_kept
 from tonnage.domain.plan import option_at_rank
 from tonnage.questions.fleet.page import PAGE as FLEET_PAGE
 from tonnage.questions.own.charts import own_charts
-from tonnage.questions.own.question import OwnedAnswer, OwnPlan, OwnRow
+from tonnage.questions.own.local import told_standings
+from tonnage.questions.own.question import MixedRow, OwnedAnswer, OwnPlan, OwnRow
 from tonnage.report.document import (
     EVERY,
     UNKNOWN,
@@ -49,7 +50,7 @@ def _document(plan: OwnPlan, *, most: int | None) -> Document:
         answer=_headline(plan),
         meters=_meters(plan),
         table=_best_of_groups(able if most else able[:LINES], most=shown, benchmark=plan.benchmark),
-        risks=[_in_host(plan), _short_of(plan), _mixed_line(plan), *_idle(plan)],
+        risks=[_in_host(plan), _short_of(plan), _mixed_line(plan), *_idle(plan), *_placed(plan, shown)],
         measure=plan.measure_first,
         rest=Note(hint=(f"{plural(hidden, 'more row')}: --all. " if hidden else "") + f"{REST}."),
     )
@@ -92,7 +93,7 @@ def _headline(plan: OwnPlan) -> Headline:
     able = plan.able
     if not able:
         return Headline(plan.sentence, good=plan.feasible)
-    best = max(able, key=lambda group: (group.rows[0].quality or 0.0, group.rows[0].output_tokens_per_s.value))
+    best = max(able, key=lambda group: (_score(group.rows[0]), group.rows[0].output_tokens_per_s.value))
     row = best.rows[0]
     rate = f"{row.output_tokens_per_s.value:,.0f} tokens/s"
     if plan.shared is not None:
@@ -106,13 +107,17 @@ def _headline(plan: OwnPlan) -> Headline:
         about = f"best: {model_name(row.model)} on {best.name}, {rate}"
         return Headline(f"What is owned {carried}", details=(about,), good=plan.feasible)
     split = plan.mixed[0] if plan.mixed else None
-    if split and (split.quality or 0.0, split.decode_per_s.value) > (row.quality or 0.0, row.per_request):
+    if split and (_score(split), split.decode_per_s.value) > (_score(row), row.per_request):
         each = (
             f"{split.decode_per_s.value:,.0f} tokens/s, {split.pipeline_per_s:,.0f} with {len(split.layers)} requests"
         )
         lead = f"{model_name(split.model)} over all cards"
         return Headline(lead, details=(split.weights, each), good=plan.feasible)
     return Headline(f"{model_name(row.model)} on {best.name}", details=(row.weights, rate), good=plan.feasible)
+
+
+def _score(row: OwnRow | MixedRow) -> float:
+    return row.stands.score if row.stands else 0.0
 
 
 def _meters(plan: OwnPlan) -> list[Meter]:
@@ -159,7 +164,7 @@ def _cells(row: OwnRow, *, named: bool) -> tuple[str, ...]:
     return (
         model_name(row.model),
         row.weights.removeprefix("gguf-"),
-        quality_kept(row.change) if named else UNKNOWN if row.quality is None else f"{row.quality:.1f}",
+        quality_kept(row.change) if named else row.stands.cell if row.stands else UNKNOWN,
         moved,
         f"{row.output_tokens_per_s.value:,.0f}",
         f"{row.concurrency:,.{int(row.concurrency < 10.0 and row.concurrency % 1.0 >= 0.05)}f}",
@@ -203,6 +208,12 @@ def _short_of(plan: OwnPlan) -> str:
         )
     more = f"; {len(plan.rented) - 2} more" if len(plan.rented) > 2 else ""
     return f"Rent beside it: {'; '.join(said)}{more}."
+
+
+def _placed(plan: OwnPlan, most: int) -> list[str]:
+    """Models shown that another benchmark places, or none; nothing about one that is named."""
+    rows = [row for group in plan.able for row in group.rows[:most]]
+    return [] if plan.request.model else [f"{text}." for text in told_standings(rows, plan.benchmark)]
 
 
 def _mixed_line(plan: OwnPlan) -> str:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import Additions, model_name, parts_name
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.catalog.published import BENCHMARK
+from tonnage.catalog.standings import TASKS, task_of
 from tonnage.core.calibration_use import Run, at_once
 from tonnage.core.header import provenance
 from tonnage.core.host import USUAL_LOAD
@@ -70,7 +70,7 @@ def plan_own(request: Own, *, additions: Additions = catalog.NOTHING, today: dat
         sentence=_sentence(groups, shared=shared, rented=rented, usd=whole.value if whole else None, binding=binding),
         request=request,
         groups=groups,
-        benchmark=BENCHMARK,
+        benchmark=TASKS[task_of(request.serve.lengths.profile)][0],
         mixed=mixed,
         shared=shared,
         rented=rented,

@@ -12,13 +12,14 @@ from typing import Annotated, Any, Final
 
 from tonnage import catalog
 from tonnage.catalog import Additions
+from tonnage.catalog.standings import CHAT, Task
 from tonnage.core.machine import MOST_GROUPS, USUAL_PROCESSOR, group_title, is_unified, read_owned
 from tonnage.core.reading import build, read_fields
 from tonnage.core.stock import machine_size
 from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import Inventory
 from tonnage.domain.plan import PlanHeader
-from tonnage.domain.published import QualityChange
+from tonnage.domain.published import QualityChange, Standing
 from tonnage.domain.requests.common import MODEL
 from tonnage.domain.requests.field import (
     MAY_BE_NOTHING,
@@ -66,7 +67,7 @@ class Own(SparseRecord, kw_only=True):
     serve: Annotated[Serve, Group(without=_BESIDE)]
     """Lengths of requests, and filters on what may be rented beside."""
     model: Annotated[str | None, MODEL] = None
-    """Absent = those that people run, by published quality."""
+    """Absent = those that people run, by a published score of the traffic's task (`tonnage.catalog.standings`)."""
     workloads: Annotated[
         tuple[FleetWorkload, ...],
         Group(name="workloads", many=True, help="what they shall carry, with the fields of `plan fleet`"),
@@ -128,6 +129,10 @@ class LocalRequest(SparseRecord, kw_only=True):
         ),
     ] = 10.0
     """By default what keeps ahead of a reader. [tokens/s]"""
+    task: Annotated[
+        Task,
+        Field("what for: chat, code, agent or reasoning; models stand by a published score of it"),
+    ] = CHAT
     model: Annotated[str | None, Field("a model, or a word that names hold")] = None
     """The model that is named; a word that names none: models whose name holds it."""
     exact: bool = False
@@ -151,6 +156,8 @@ class OwnRow(SparseRecord, kw_only=True):
     """Output of one request there. [tokens/s]"""
     quality: float | None = None
     """Published score of the released weights; absent = none in the catalogue."""
+    stands: Standing | None = None
+    """By which score it is ranked; absent = none places it."""
     change: QualityChange | None = None
     """What the format keeps of it by published figures; absent = the weights are as released."""
     moved_bytes: float = 0.0
@@ -175,7 +182,7 @@ class OwnedAnswer(SparseRecord, kw_only=True):
     memory_bytes: float
     """Of all. [bytes]"""
     rows: tuple[OwnRow, ...] = ()
-    """By published score, then by size."""
+    """Those at the wanted speed first, by published score."""
     none_because: str = ""
     """Why there are no rows."""
     power_w: float | None = None
@@ -206,7 +213,8 @@ class MixedRow(SparseRecord, kw_only=True):
     """Output with as many requests in flight as devices, layers dealt out by speed. [tokens/s]"""
     alone: str = ""
     """The group that holds it by itself; empty = none does."""
-    quality: float | None = None
+    stands: Standing | None = None
+    """By which score it is ranked; absent = none places it."""
     command: str = ""
 
 
