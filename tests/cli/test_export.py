@@ -88,7 +88,7 @@ def test_a_plan_without_files_says_what_can_be_exported(tmp_path: Path) -> None:
     own, served = tmp_path / "own.json", tmp_path / "plan.json"
     assert run("plan", "own", "2 x RTX 3090", "--today", "2026-11-21", "-o", str(own)).exit_code == 0
     refused = run("export", str(own), "--to", "list")
-    assert refused.exit_code == 2 and "no files are written of a plan of kind own: the command on its" in refused.stderr
+    assert refused.exit_code == 2 and "no files are written of a plan of kind own: `tonnage local -a" in refused.stderr
     (named,) = re.findall(r"`tonnage (plan serve [^`]*)`", refused.stderr)
     known = {"MODEL": "Qwen/Qwen3-8B", "COUNT x ACCELERATOR": "2 x RTX 3090", "plan.json": str(served)}
     assert run(*(known.get(word, word) for word in shlex.split(named)), "--rate", "0.1/s", "--quick").exit_code == 0

@@ -1,9 +1,12 @@
 """`tonnage local` from a terminal: one screen, JSON, exit codes, sentences."""
 
 import json
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import Result
 from tests.command import told as command
 
@@ -104,3 +107,35 @@ def test_a_name_nobody_knows_is_one_sentence() -> None:
     assert found.exit_code == 2
     assert "rtx-4090" in found.stderr
     assert len(found.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("machine", "model", "beside"),
+    [
+        ("2 x RTX 3090", "gpt-oss-120b", ["compose.yaml"]),
+        ("RTX 4090", "Qwen3-8B", ["compose.yaml", "vllm.sh"]),
+        ("RX 7900 XTX", "gpt-oss-20b", ["compose.yaml", "ollama.sh"]),
+        ("M4 Max 64GB", "Qwen3-8B", ["mlx_lm.server.sh"]),
+        ("RTX 3090", "Qwen/QwQ-32B", []),
+        ("CPU", "Qwen3-8B", []),
+    ],
+)
+def test_files_start_what_the_answer_says(machine: str, model: str, beside: list[str], tmp_path: Path) -> None:
+    asked = ("-a", machine, "--model", model, "--files", str(tmp_path / "start"))
+    answer = json.loads(run(*asked, "--json").stdout)
+    files = {path.name: path.read_text() for path in sorted((tmp_path / "start").iterdir())}
+    assert sorted(files) == sorted(["llama-server.sh", *beside])
+    for _, said in answer["rows"][0]["commands"]:
+        script = files[f"{said.split()[0]}.sh"]
+        assert script.rstrip().splitlines()[-1].removeprefix("exec ") == said
+        subprocess.run(["sh", "-n"], check=True, input=script.encode())
+    if "compose.yaml" in files:
+        service = yaml.safe_load(files["compose.yaml"])["services"]["llama-server"]
+        assert service["command"][:-4] == shlex.split(answer["rows"][0]["commands"][0][1])[1:]
+    again = run(*asked)
+    assert again.exit_code == 2 and "--force" in again.stderr and run(*asked, "--force").exit_code == 0
+
+
+def test_nothing_is_written_of_what_does_not_run(tmp_path: Path) -> None:
+    found = run("-a", "GTX 1660", "--memory", "6 GB", "--model", "gpt-oss-120b", "--files", str(tmp_path / "start"))
+    assert found.exit_code == 3 and not (tmp_path / "start").exists()

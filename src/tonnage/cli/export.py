@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,11 +76,7 @@ def export(
     if place is None:
         _show(made.files)
         return
-    into = Path(place)
-    if into.suffix == ".zip":
-        _write({into.name: export.archive(made.files)}, into.parent, force=force)
-    else:
-        _write({name: text.encode() for name, text in made.files.items()}, into, force=force)
+    write_into(place, made.files, force=force)
     for line in (f"Start it with: {made.start}", *made.then):
         click.echo(line, err=True)
 
@@ -116,10 +113,14 @@ def _show(files: dict[str, str]) -> None:
         click.echo(text, nl=False)
 
 
-def _write(files: dict[str, bytes], folder: Path, *, force: bool) -> None:
-    """Each file below the folder, none in the place of another unless `force`."""
+def write_into(place: str, texts: Mapping[str, str], *, force: bool) -> None:
+    """Each file below the folder, or all in the archive, none in the place of another unless `force`."""
+    from tonnage import export
     from tonnage.errors import BadRequest
 
+    folder, files = Path(place), {name: text.encode() for name, text in texts.items()}
+    if folder.suffix == ".zip":
+        folder, files = folder.parent, {folder.name: export.archive(dict(texts))}
     there = [name for name in files if (folder / name).exists()]
     if there and not force:
         raise BadRequest(f"'{folder / there[0]}' exists; give another folder, or --force to overwrite")

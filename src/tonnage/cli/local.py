@@ -16,9 +16,13 @@ from tonnage.questions.own.question import LocalRequest
 @click.option("--all", "every_format", is_flag=True, help="every format of every model")
 @click.option("--top", type=click.IntRange(1, 500), default=10, help="rows to show")
 @click.option("--why", is_flag=True, help="also what was assumed, and which models do not fit")
+@click.option(
+    "--files", "place", metavar="FOLDER", help="write what starts the first model into this folder or archive (.zip)"
+)
+@click.option("--force", is_flag=True, help="overwrite files that are there")
 @own_facts_options
 @json_option()
-def local(recorded: str | None, **fields: Any) -> None:
+def local(recorded: str | None, place: str | None, force: bool, **fields: Any) -> None:
     """
     Which models run on this machine, in which format, how fast, and what starts them?
 
@@ -26,6 +30,7 @@ def local(recorded: str | None, **fields: Any) -> None:
     tonnage local                                     the machine that this runs on
     tonnage local -a "RTX 4090" --memory "96 GB"      another one, layers and experts in host memory where needed
     tonnage local -a "M4 Max 64GB" --context 32k
+    tonnage local -a "2 x RTX 3090" --model Qwen/Qwen3.8-27B --files start     scripts and compose.yaml
     tonnage local --from nvidia-smi.xml
     """
     from tonnage.core.machine import machine_found
@@ -41,4 +46,11 @@ def local(recorded: str | None, **fields: Any) -> None:
         machine = machine_found(read_inventory(recorded), additions=own)
     else:
         machine = machine_found(inventory_here(), engines=programs(), additions=own)
-    output.show(answer_local(request, machine, additions=own))
+    answer = answer_local(request, machine, additions=own)
+    output.show(answer)
+    if place is not None:
+        from tonnage.cli.export import write_into
+        from tonnage.export.at_home import home_files
+
+        vendor = machine.device.vendor if machine.device is not None and not machine.others else ""
+        write_into(place, home_files(answer, vendor=vendor), force=force)

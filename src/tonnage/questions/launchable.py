@@ -32,8 +32,8 @@ from tonnage.questions.ask import Plan
 from tonnage.questions.rl.question import RlOption, RlPlan
 
 INSTEAD: Final = {
-    "own": "the command on its screen starts the model; for the files of a service on these machines export "
-    "`tonnage plan serve MODEL --own 'COUNT x ACCELERATOR' -o plan.json`",
+    "own": "`tonnage local -a 'COUNT x ACCELERATOR' --model MODEL --files FOLDER` writes what starts a model for one "
+    "request at a time; for a service export `tonnage plan serve MODEL --own 'COUNT x ACCELERATOR' -o plan.json`",
     "budget": "export what the command on its screen plans, with -o plan.json",
     "lifecycle": "plan its halves apart (finetune or train, and serve), each with -o plan.json, and export those",
     "": "export a plan of one model: serve, batch, train, finetune or rl with -o plan.json",
