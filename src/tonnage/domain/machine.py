@@ -151,6 +151,24 @@ class LocalRow(SparseRecord, kw_only=True):
         return weights if self.precision.kv == cache else f"{weights}, {cache} cache"
 
 
+class MachineRow(SparseRecord, kw_only=True):
+    """One of several machines that are put side by side."""
+
+    machine: str
+    row: LocalRow | None = None
+    """The model in the format chosen; absent = it does not fit."""
+    why: str = ""
+    """Why not, in a sentence."""
+    price_usd: float | None = None
+    """Estimated street price of its accelerators; absent = not known. [USD]"""
+    whole: bool = False
+    """The price is that of the whole machine."""
+    watts: float | None = None
+    """Of machine and cooling while it answers one request; absent = a limit is not published. [W]"""
+    usd_per_million: float | None = None
+    """Electricity of a million output tokens. [USD]"""
+
+
 class LocalAnswer(Record, kw_only=True):
     """What runs on a machine, best first."""
 
@@ -171,6 +189,8 @@ class LocalAnswer(Record, kw_only=True):
     """Every format, where that was asked for."""
     frontier: tuple[LocalRow, ...] = ()
     """Formats of the first model, the chosen one first: none has another that is as fine and as fast."""
+    beside: tuple[MachineRow, ...] = ()
+    """This machine and those that it is compared with; empty = none was named."""
     behind_per_s: float | None = None
     """Output of the first row with its whole context behind it; absent where that is hardly more. [tokens/s]"""
     infeasible: tuple[tuple[str, str], ...] = ()

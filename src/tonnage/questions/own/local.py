@@ -38,6 +38,7 @@ from tonnage.engines.at_home import OTHERS, OWN_PIECE, start_commands
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.parameters import parameters
 from tonnage.questions.fit.fit import LANGUAGE
+from tonnage.questions.own.beside import machine_row
 from tonnage.questions.own.question import LocalRequest, OwnRow
 from tonnage.questions.own.speed import PROMPT, Asked, case_at_home, roomy, speed_of
 from tonnage.questions.own.unlike import device_names, speed_on
@@ -86,7 +87,25 @@ def local(request: LocalRequest, machine: Machine, *, additions: Additions = cat
             frontier=_frontier(request, machine, first, best=best[0], additions=additions),
             behind_per_s=_behind(best[0], machine, additions),
         )
-    return replace(answer, calibrations=each_once(_uses(machine, best, additions)))
+    answer = replace(answer, calibrations=each_once(_uses(machine, best, additions)))
+    if not request.beside:
+        return answer
+    if len(wanted) > 1:
+        said = f"'{request.model}' names {len(wanted)}" if request.model else "none is named"
+        raise BadRequest(f"beside: machines are compared for one model; {said} (--model)")
+    alone = replace(request, beside=())
+    others = [_another(request, name, additions) for name in request.beside]
+    found = [(answer, machine), *((local(alone, one, additions=additions), one) for one in others)]
+    beside = tuple(machine_row(*one) for one in found)
+    return replace(answer, beside=beside, feasible=any(one.row for one in beside))
+
+
+def _another(request: LocalRequest, name: str, additions: Additions) -> Machine:
+    """A machine beside the one asked about: host memory is as stated, where it has one of its own."""
+    machine = machine_named(name, additions=additions)
+    if machine.device is not None and is_unified(machine.device):
+        return machine
+    return asked_machine(replace(request, accelerator=name), additions=additions)
 
 
 def _behind(row: LocalRow, machine: Machine, additions: Additions) -> float | None:

@@ -9,6 +9,7 @@ from tonnage.catalog import model_name
 from tonnage.core.quality import quality_kept, quality_text
 from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import LocalAnswer, LocalRow, Offload
+from tonnage.questions.own.beside import beside_document
 from tonnage.questions.own.local import no_files
 from tonnage.questions.own.speed import PROMPT
 from tonnage.report.document import UNKNOWN, Command, Document, Headline, Note, Section, Table, blocks, document, grid
@@ -20,6 +21,8 @@ TOP: Final = 10
 
 def local_document(answer: LocalAnswer, *, most: int | None = None) -> Document:
     """The answer as blocks; `most` rows in the table, None = as many as a first screen has."""
+    if answer.beside:
+        return beside_document(answer)
     found = answer.all_rows or answer.rows
     shown = found[: most or TOP]
     one = len(answer.rows) == 1 and not answer.all_rows

@@ -107,6 +107,10 @@ class LocalRequest(SparseRecord, kw_only=True):
         ),
     ] = None
     """The machine; absent = the one that this runs on."""
+    beside: Annotated[
+        tuple[str, ...],
+        accelerator_field("other machines to compare it with: RTX 5090, M4 Max 64GB", "list"),
+    ] = ()
     memory_bytes: Annotated[
         float | None,
         accelerator_field("of the host, or the one that both share", "bytes", name="memory", low=1e9, high=1e14),
