@@ -118,6 +118,8 @@ def write_into(place: str, texts: Mapping[str, str], *, force: bool) -> None:
     from tonnage import export
     from tonnage.errors import BadRequest
 
+    if not place:
+        raise BadRequest("no folder is named to write into; '.' is this one")
     folder, files = Path(place), {name: text.encode() for name, text in texts.items()}
     if folder.suffix == ".zip":
         folder, files = folder.parent, {folder.name: export.archive(dict(texts))}

@@ -89,7 +89,16 @@ def _group(text: str, additions: Additions) -> Owned:
     part, stated = _part(name.strip(), additions)
     sizes = hardware.memory_sizes(part.id)
     several = len(sizes) > 1 and not stated
-    return Owned(count, part, f"assumed: it is sold with {_any_of(sizes)} GB" if several else "")
+    assumed = f"assumed: it is sold with {_any_of(sizes)} GB" if several else ""
+    return Owned(count, part, assumed, _taken(name.strip(), additions))
+
+
+def _taken(name: str, additions: Additions) -> str:
+    """As which part a name of several was taken; empty where it is that of one, or says a size besides."""
+    try:
+        return catalog.ambiguity(name, additions) or ""
+    except UnknownName:
+        return ""
 
 
 def _without_remark(name: str) -> str:
@@ -276,6 +285,7 @@ def machine_named(
     if not devices:
         unnamed = f"A desktop processor alone (assumed: {_without_remark(host.part.name)})"
         return Machine(title=processor.name if processor else unnamed, host=host, evidence="named")
+    host = replace(host, assumed=(*(group.taken for group in devices if group.taken), *host.assumed))
     if memory_bytes is not None:
         devices = [_of_shared_memory(group, memory_bytes) for group in devices]
     return _machine(devices, host, evidence="named")
@@ -288,11 +298,16 @@ def _of_shared_memory(group: Owned, memory_bytes: float) -> Owned:
         return group
     sizes = hardware.memory_sizes(part.id)
     near = next((size for size in sizes if 0.9 < memory_bytes / (size * GiB) < 1.02), None)
+    if not group.assumed and not 0.9 < memory_bytes / part.memory_bytes < 1.1:
+        raise BadRequest(
+            f"memory: {show(memory_bytes, 'bytes')} contradicts the {show(part.memory_bytes, 'bytes')} of the "
+            f"{part.name} that is named; state one"
+        )
     if sizes and near is None:
         raise BadRequest(
             f"memory: {show(memory_bytes, 'bytes')} is no size of {part.name}; it is sold with {_any_of(sizes)} GB"
         )
-    return Owned(group.count, replace(part, memory_bytes=memory_bytes, usable_memory_bytes=None))
+    return replace(group, part=replace(part, memory_bytes=memory_bytes, usable_memory_bytes=None))
 
 
 def machine_found(

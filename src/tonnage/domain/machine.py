@@ -58,6 +58,8 @@ class Owned(Record):
     part: Accelerator | None
     assumed: str = ""
     """What of the part was not said; empty = nothing."""
+    taken: str = ""
+    """As which part its name was taken, where it is that of several."""
 
 
 class Machine(Record, kw_only=True):

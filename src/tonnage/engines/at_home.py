@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from tonnage.domain.engine_spec import EngineSpec
 from tonnage.domain.machine import Download, LocalRow
 from tonnage.domain.model import Model, Moe
+from tonnage.domain.precision import number_format
 from tonnage.engines.registry import engines
 
 PROGRAMS = ("llama-server", "ollama", "mlx_lm.server", "vllm")
@@ -20,6 +21,8 @@ OLLAMA_FORMAT = "gguf-q4_k_m"
 """What a tag without a format means in Ollama's library, but for models published in a format of their own."""
 OTHERS = {"MLX (4 bits)": ("mlx", "mlx-4bit"), "vLLM (AWQ)": ("vllm", "awq")}
 """Engine and format of the weights behind the names of commands that start files of their own."""
+NATIVE = "mxfp4"
+"""Format that experts are published in and that GGUF files keep."""
 OWN_PIECE = 2048
 """Of a prompt, at once: mlx_lm's prefill_step_size and vLLM's max_num_batched_tokens below 70 GB. [tokens]"""
 
@@ -27,6 +30,17 @@ OWN_PIECE = 2048
 def spread_engine() -> EngineSpec:
     """The engine for one person that runs on parts of any vendor and spreads a model over unlike memories by layers."""
     return next(spec for spec in engines().values() if spec.single_user and spec.layered and spec.vendors is None)
+
+
+def files_in(precisions: tuple[str, ...]) -> tuple[str, ...]:
+    """Of formats that were asked for those that GGUF files come in, finest first."""
+    found = (name for name in precisions if name.startswith("gguf-") or name == NATIVE)
+    return tuple(sorted(found, key=lambda name: -number_format(name).bits))
+
+
+def no_files_in(precisions: tuple[str, ...]) -> str:
+    """Why nothing runs at home in formats that no GGUF file comes in."""
+    return f"{spread_engine().title} reads GGUF files (gguf-q4_k_m, …) and mxfp4, not {', '.join(precisions)}"
 
 
 def start_commands(row: LocalRow, download: Download, *, model: Model, vendor: str) -> Iterator[tuple[str, str]]:

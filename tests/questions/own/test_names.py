@@ -6,6 +6,9 @@ import pytest
 from tests.sweeps import FULL
 from tools.benchmarks import names
 
+import tonnage
+from tonnage.errors import TonnageError
+
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,3 +45,33 @@ def test_a_substituted_name_is_seen(part: str, model: str, answer: dict[str, obj
 def test_a_number_or_remark_that_no_part_has_is_refused(text: str, said: str) -> None:
     asked = names.Asked("local", {"accelerator": text}, text, "")
     assert said in names.by_command(asked).refused
+
+
+def test_a_format_that_is_asked_for_is_the_one_that_runs_or_nothing_does() -> None:
+    """Cards at home once answered `--precision awq` with GGUF files of five bits."""
+    for name in ("gguf-q4_k_m", "gguf-q8_0"):
+        rows = tonnage.plan_own(own="2 x RTX 3090", precision=name).groups[0].rows
+        assert rows and {row.weights for row in rows} == {name}
+        rows = tonnage.local("2 x RTX 3090", precision=name).rows
+        assert rows and {row.precision.stored for row in rows} == {name}
+    plan = tonnage.plan_own(own="2 x RTX 3090", precision="awq")
+    assert not plan.feasible and "reads GGUF files" in plan.sentence and "not awq" in plan.sentence
+    assert tonnage.plan_own(own="2 x RTX 3090", precision="awq", engine="vllm").groups[0].rows[0].weights == "awq"
+    with pytest.raises(TonnageError, match="not awq"):
+        tonnage.local("2 x RTX 3090", precision="awq")
+    none = tonnage.local("RTX 3090", model="openai/gpt-oss-20b", precision="gguf-q4_k_m")
+    assert not none.feasible and "none of the formats asked for" in none.sentence
+
+
+def test_a_name_of_several_parts_or_models_says_which_was_taken() -> None:
+    told = tonnage.local("RTX 6000", model="Qwen/Qwen3-8B")
+    assert told.machine == "Quadro RTX 6000" and any("also: " in text for text in told.assumed)
+    plan = tonnage.plan_own(own="RTX 6000", model="Qwen/Qwen3-8B")
+    assert any("'RTX 6000' taken as Quadro RTX 6000" in text for text in plan.provenance.assumed)
+    assert tonnage.local("RTX 3090", model="mistral").rows[0].model == "mistralai/Mistral-7B-v0.3"
+
+
+def test_two_sizes_of_one_memory_are_refused() -> None:
+    with pytest.raises(TonnageError, match="contradicts the 64 GiB"):
+        tonnage.local("M4 Max 64GB", memory="128 GB")
+    assert tonnage.local("M4 Max 64GB", memory="64 GB").rows and tonnage.local("M4 Max", memory="128 GB").rows

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.catalog import model_name
+from tonnage.catalog import Additions, model_name
 from tonnage.core.board_power import SUM, spread
-from tonnage.core.machine import is_unified
+from tonnage.core.machine import is_unified, machine_named
 from tonnage.core.quality import quality_kept
 from tonnage.core.stock import power_of, tariff
 from tonnage.domain.machine import LocalAnswer, LocalRow, Machine, MachineRow
 from tonnage.pricing.energy import energy_kwh
+from tonnage.questions.own.question import LocalRequest
 from tonnage.questions.own.speed import PROMPT
 from tonnage.report.document import UNKNOWN, Document, Headline, Note, document, grid
 from tonnage.units import show
 
 MILLION: Final = 1e6
 SECONDS_PER_HOUR: Final = 3600.0
+
+
+def another_machine(request: LocalRequest, name: str, additions: Additions) -> Machine:
+    """A machine beside the one asked about: host memory is as stated, where it has one of its own."""
+    machine = machine_named(name, additions=additions)
+    if machine.device is not None and is_unified(machine.device):
+        return machine
+    memory, rate = request.memory_bytes, request.host_bytes_per_s
+    return machine_named(name, memory_bytes=memory, host_bytes_per_s=rate, additions=additions)
 
 
 def machine_row(answer: LocalAnswer, machine: Machine) -> MachineRow:

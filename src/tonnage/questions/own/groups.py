@@ -40,6 +40,7 @@ from tonnage.domain.money import Offer, Price
 from tonnage.domain.precision import number_format
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
+from tonnage.engines.at_home import files_in, no_files_in
 from tonnage.engines.registry import engine_spec
 from tonnage.optimize.largest import largest_whole
 from tonnage.physics.power_cap import capped_clock
@@ -91,8 +92,9 @@ def answer_group(request: Own, group: OwnedGroup, *, additions: Additions) -> Ow
     stated = request.engine_stated and not any(engine_spec(name).layered for name in request.serve.engines)
     by_engine = stated or part.segment in SERVED
     served = list(_best_rows(request, group, part, additions=additions)) if by_engine else []
-    rows = served if stated else served or _local_rows(request, group, part, additions=additions)
-    if served and not stated and part.segment == "workstation":
+    home = not request.serve.precisions or bool(files_in(request.serve.precisions))
+    rows = served if stated or not home else served or _local_rows(request, group, part, additions=additions)
+    if served and home and not stated and part.segment == "workstation":
         # What no serving engine runs there, one request at a time.
         alone = _local_rows(request, group, part, in_host=False, additions=additions)
         rows = [*served, *(row for row in alone if all(row.model != other.model for other in served))]
@@ -152,6 +154,8 @@ def _none_because(request: Own, group: OwnedGroup, part: Accelerator, *, stated:
         return f"{names} does not serve {model_name(model)}: {why}; leave out --engine to ask llama.cpp as well"
     if stated:
         return f"{names} serves no model there within its memory; leave out --engine to ask llama.cpp as well"
+    if request.serve.precisions and not files_in(request.serve.precisions):
+        return f"{no_files_in(request.serve.precisions)}; a serving engine may, with --engine"
     if model is not None:
         machine = _machine_of(request, group, part, additions=additions)
         return local(asked_at_home(request), machine, additions=additions).sentence.rstrip(".")
@@ -312,8 +316,14 @@ def _local_rows(
 def asked_at_home(request: Own) -> LocalRequest:
     """The same question of one request at a time, as `tonnage local` asks it."""
     context = request.serve.max_context or CONTEXT
-    task = task_of(request.serve.lengths.profile)
-    return LocalRequest(context=context, min_per_s=request.min_speed, model=request.model, exact=True, task=task)
+    return LocalRequest(
+        context=context,
+        min_per_s=request.min_speed,
+        model=request.model,
+        exact=True,
+        task=task_of(request.serve.lengths.profile),
+        precisions=request.serve.precisions,
+    )
 
 
 def _with_local_power(row: OwnRow, request: Own, group: OwnedGroup, part: Accelerator) -> OwnRow:

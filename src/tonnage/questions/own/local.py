@@ -34,11 +34,11 @@ from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.machine import Download, LocalAnswer, LocalRow, Machine
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision, number_format
-from tonnage.engines.at_home import OTHERS, OWN_PIECE, start_commands
+from tonnage.engines.at_home import NATIVE, OTHERS, OWN_PIECE, files_in, no_files_in, start_commands
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.parameters import parameters
 from tonnage.questions.fit.fit import LANGUAGE
-from tonnage.questions.own.beside import machine_row
+from tonnage.questions.own.beside import another_machine, machine_row
 from tonnage.questions.own.question import LocalRequest, OwnRow
 from tonnage.questions.own.speed import PROMPT, Asked, case_at_home, roomy, speed_of
 from tonnage.questions.own.unlike import device_names, speed_on
@@ -50,8 +50,6 @@ FIRST: Final = 10
 """Rows that also get the rate of a maker's own engine: those that a first screen shows."""
 _FORMATS: Final = ("gguf-q8_0", "gguf-q6_k", "gguf-q5_k_m", "gguf-q4_k_m", "gguf-q3_k_m")
 """Formats that publishers of GGUF files offer nearly always, finest first."""
-_NATIVE: Final = "mxfp4"
-"""Format that experts are published in and that GGUF files keep."""
 _BY_NAME: Final = "a task is asked for with task (code, agent), a model with a word of its name ('coder', 'gemma')"
 _CACHES: Final = ("fp16", "gguf-q8_0")
 """Formats of the cache; the second is taken where the first has no room."""
@@ -69,6 +67,8 @@ def local(request: LocalRequest, machine: Machine, *, additions: Additions = cat
     best: list[LocalRow] = []
     every: list[LocalRow] = []
     lacking: list[tuple[str, str]] = []
+    if request.precisions and not files_in(request.precisions):
+        raise BadRequest(f"precision: {no_files_in(request.precisions)}")
     wanted = _wanted(request, additions)
     for download in wanted:
         rows, why = _rows(request, machine, resolve(download.model, additions=additions), download)
@@ -94,18 +94,10 @@ def local(request: LocalRequest, machine: Machine, *, additions: Additions = cat
         said = f"'{request.model}' names {len(wanted)}" if request.model else "none is named"
         raise BadRequest(f"beside: machines are compared for one model; {said} (--model)")
     alone = replace(request, beside=())
-    others = [_another(request, name, additions) for name in request.beside]
+    others = [another_machine(request, name, additions) for name in request.beside]
     found = [(answer, machine), *((local(alone, one, additions=additions), one) for one in others)]
     beside = tuple(machine_row(*one) for one in found)
     return replace(answer, beside=beside, feasible=any(one.row for one in beside))
-
-
-def _another(request: LocalRequest, name: str, additions: Additions) -> Machine:
-    """A machine beside the one asked about: host memory is as stated, where it has one of its own."""
-    machine = machine_named(name, additions=additions)
-    if machine.device is not None and is_unified(machine.device):
-        return machine
-    return asked_machine(replace(request, accelerator=name), additions=additions)
 
 
 def _behind(row: LocalRow, machine: Machine, additions: Additions) -> float | None:
@@ -163,7 +155,7 @@ def _wanted(request: LocalRequest, additions: Additions) -> tuple[Download, ...]
             raise wrong if wrong.close else BadRequest(f"{wrong}; {_BY_NAME}") from None
         if model.kind not in LANGUAGE or not model.layers:
             raise BadRequest(f"model: {model.id} is no language model; ask `tonnage fit` or `tonnage predict` about it")
-        word = (look_up(word) if " " in word else None) or word
+        word = (None if own or "/" in word or looks_like_path(word) else look_up(word)) or word
         named = None if looks_like_path(word) else download_of(word)
         return (named or Download(model=word, released=""),)
     return found
@@ -244,9 +236,10 @@ def _rows(
     """
     context = min(request.context, model.max_context or request.context)
     rows: list[LocalRow] = []
-    why = ""
+    formats = _weights(model, download, request.precisions)
+    why = "" if formats else f"comes in none of the formats asked for ({', '.join(request.precisions)})"
     for kv in (cache,) if cache else _CACHES:
-        for weights in _weights(model, download):
+        for weights in formats:
             precision = Precision(**weights, kv=kv, activations="fp16")
             found = speed_on(Asked(model=model, precision=precision, context=context), machine)
             if isinstance(found, str):
@@ -260,11 +253,12 @@ def _rows(
     return rows, why
 
 
-def _weights(model: Model, download: Download) -> tuple[dict[str, str], ...]:
-    """Formats of the weights to try, finest first; of a model published in few bits its own alone."""
-    if _NATIVE in (download.native, model.experts_dtype):  # files keep all that is no expert in 8 bits
-        return ({"weights": _FORMATS[0], "experts": _NATIVE},)
-    return tuple({"weights": name} for name in _FORMATS)
+def _weights(model: Model, download: Download, precisions: tuple[str, ...]) -> tuple[dict[str, str], ...]:
+    """Formats of the weights to try, finest first, of those asked for; of a model published in few bits its own."""
+    asked = files_in(precisions)
+    if NATIVE in (download.native, model.experts_dtype):  # files keep all that is no expert in 8 bits
+        return ({"weights": _FORMATS[0], "experts": NATIVE},) if not precisions or NATIVE in asked else ()
+    return tuple({"weights": name} for name in (asked if precisions else _FORMATS) if name != NATIVE)
 
 
 def _published(row: LocalRow, machine: Machine, model: Model, download: Download, *, task: Task) -> LocalRow:
@@ -359,7 +353,7 @@ def _with_host(machine: Machine, best: list[LocalRow]) -> str:
     if machine.device is None or not any(row.offload.moved_bytes for row in best):
         return f"{machine.title}{split}"
     host, told = machine.host, " ".join(machine.host.assumed)
-    guess = "taken as" in told and "host memory reads" in told
+    guess = "processor: taken as" in told and "host memory reads" in told
     assumed = ["memory"] * ("host memory of" in told) + ["bandwidth"] * guess
     said = f" (the host's {' and '.join(assumed)} assumed)" if assumed else ""
     rate = show(host.part.memory_bytes_per_s, "bytes/s")

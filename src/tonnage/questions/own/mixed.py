@@ -8,6 +8,7 @@ from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.core.machine import host_of
 from tonnage.domain.machine import LocalRow, Machine, Owned
+from tonnage.engines.at_home import files_in
 from tonnage.questions.own.groups import asked_at_home, part_of
 from tonnage.questions.own.local import top_rows
 from tonnage.questions.own.question import MixedRow, Own
@@ -23,6 +24,8 @@ def mixed_rows(request: Own, *, additions: Additions) -> tuple[MixedRow, ...]:
     two devices, in one box or joined by a stated network.
     """
     if not request.one_box and request.network_bytes_per_s is None:
+        return ()
+    if request.serve.precisions and not files_in(request.serve.precisions):
         return ()
     groups = [Owned(group.count, part_of(group, additions)) for group in request.own]
     devices = [group for group in groups if group.part is not None and group.part.segment != "cpu"]

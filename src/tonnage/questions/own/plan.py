@@ -63,7 +63,7 @@ def plan_own(request: Own, *, additions: Additions = catalog.NOTHING, today: dat
     whole = _electricity(groups)
     binding = shared.binding if shared is not None and not shared.feasible else None
     if not able and binding is None:
-        binding = _nothing_runs(groups, model=request.model)
+        binding = _nothing_runs(groups, request)
     return OwnPlan(
         schema=PLAN_SCHEMA,
         feasible=feasible,
@@ -125,15 +125,14 @@ def _electricity(groups: tuple[OwnedAnswer, ...]) -> Quantity | None:
     return Quantity.of_parts("USD/month", parts)
 
 
-def _nothing_runs(groups: tuple[OwnedAnswer, ...], *, model: str | None) -> Verdict:
+def _nothing_runs(groups: tuple[OwnedAnswer, ...], request: Own) -> Verdict:
     """The verdict where no model runs on any group, with the first group's reason."""
-    return refusal(
-        "memory",
-        groups[0].none_because,
-        nearest="host memory beside a card (--host-memory), or fewer bits; `tonnage local --why` says what each lacks"
-        if model is None
-        else f"`tonnage fit {model}` says what holds it; without --model what is owned says what it serves best",
-    )
+    nearest = "host memory beside a card (--host-memory), or fewer bits; `tonnage local --why` says what each lacks"
+    if request.model is not None:
+        nearest = f"`tonnage fit {request.model}` says what holds it; without --model the best that is served is told"
+    if request.serve.precisions:
+        nearest = "other formats (--precision), or none stated"
+    return refusal("memory", groups[0].none_because, nearest=nearest)
 
 
 def _plan_shared(request: Own, *, additions: Additions, today: date) -> FleetPlan:
@@ -242,6 +241,7 @@ def _assumptions(request: Own, groups: tuple[OwnedAnswer, ...], shared: FleetPla
         "data-centre and workstation cards run a serving engine, a person's own cards (and what a workstation's "
         "serving engine does not run) llama.cpp with one request",
     ]
+    said += [group.taken for group in request.own if group.taken]
     if request.host_bytes is None and any(row.moved_bytes for group in groups for row in group.rows):
         for text in host_of().assumed:
             own = "; --host-memory says another" if text.startswith("host memory of") else ""

@@ -20,7 +20,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import Inventory
 from tonnage.domain.plan import PlanHeader
 from tonnage.domain.published import QualityChange, Standing
-from tonnage.domain.requests.common import MODEL
+from tonnage.domain.requests.common import FORMATS, MODEL
 from tonnage.domain.requests.field import (
     MAY_BE_NOTHING,
     Field,
@@ -56,6 +56,8 @@ class OwnedGroup(SparseRecord, kw_only=True):
     """Of one machine; what is left over sits in smaller ones."""
     memory_bytes: float | None = None
     """Of one, where the part is sold with several sizes. [bytes]"""
+    taken: str = ""
+    """As which part its name was taken, where it is that of several."""
 
 
 class Own(SparseRecord, kw_only=True):
@@ -142,6 +144,8 @@ class LocalRequest(SparseRecord, kw_only=True):
     exact: bool = False
     """`model` is a name, whatever it looks like."""
     every_format: Annotated[bool, Field("every format of every model")] = False
+    precisions: Annotated[tuple[str, ...], FORMATS] = ()
+    """Formats of the weights to try; empty = those that publishers of files offer."""
 
 
 class OwnRow(SparseRecord, kw_only=True):
@@ -365,6 +369,7 @@ def _groups(said: Any, additions: Additions) -> Iterator[OwnedGroup]:
             count=group.count,
             per_node=machine_size(group.count, whole.max_per_node or 1),
             memory_bytes=other,
+            taken=group.taken,
         )
 
 
