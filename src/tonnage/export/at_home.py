@@ -57,10 +57,10 @@ def home_files(answer: LocalAnswer, *, vendor: str) -> Files:
         lines = [f"{engine}{'' if number else f', {row.format}'}. Written by Tonnage.", *told]
         lines += [] if number else [_rates(row)]
         setting = engine.partition(" with ")[2]
-        run = f"export {setting}\n{OLLAMA}{command}\n" if program == "ollama" else f"exec {command}\n"
+        run = f"export {setting}\n{OLLAMA}{command}\n" if setting else f"exec {command}\n"
         files[f"{program}.sh"] = f"#!/bin/sh\n{comment(lines)}set -eu\n{run}"
         if number == 0 and vendor.lower() in DEVICES and " -m " not in command:  # that is a file of this machine
-            files["compose.yaml"] = _compose(rest.split(), vendor=vendor.lower(), lines=lines[1:])
+            files["compose.yaml"] = _compose(program, rest.split(), vendor=vendor.lower(), lines=lines[1:])
     return files
 
 
@@ -71,16 +71,16 @@ def _rates(row: LocalRow) -> str:
     return f"Predicted: {rate.value:.3g} tokens/s ({low:.3g} to {high:.3g}), {prompt:,.0f} of a prompt; {rate.basis}."
 
 
-def _compose(words: list[str], *, vendor: str, lines: list[str]) -> str:
-    """llama-server in a container with every card of the machine."""
-    version = spread_engine().pinned
+def _compose(program: str, words: list[str], *, vendor: str, lines: list[str]) -> str:
+    """The server in a container with every card of the machine."""
+    engine = spread_engine()
     service = {
-        "image": image(f"llamacpp-{vendor}", version),
+        "image": image(f"{engine.name}-{vendor}", engine.pinned),
         "command": [*words, "--host", "0.0.0.0", "--port", str(PORT)],
         "environment": {"HF_TOKEN": "${HF_TOKEN:-}", "LLAMA_CACHE": "/models"},
         "ports": [f"127.0.0.1:{PORT}:{PORT}"],
         "volumes": ["models:/models"],
         **DEVICES[vendor],
     }
-    document = {"services": {"llama-server": service}, "volumes": {"models": {}}}
-    return head("llama.cpp", version, lines=[*lines, "Start it: docker compose up"]) + yaml_text(document)
+    document = {"services": {program: service}, "volumes": {"models": {}}}
+    return head(engine.title, engine.pinned, lines=[*lines, "Start it: docker compose up"]) + yaml_text(document)

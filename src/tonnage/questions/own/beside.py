@@ -20,7 +20,7 @@ MILLION: Final = 1e6
 SECONDS_PER_HOUR: Final = 3600.0
 
 
-def another_machine(request: LocalRequest, name: str, additions: Additions) -> Machine:
+def another_machine(name: str, request: LocalRequest, *, additions: Additions) -> Machine:
     """A machine beside the one asked about: host memory is as stated, where it has one of its own."""
     machine = machine_named(name, additions=additions)
     if machine.device is not None and is_unified(machine.device):

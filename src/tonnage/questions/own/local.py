@@ -94,7 +94,7 @@ def local(request: LocalRequest, machine: Machine, *, additions: Additions = cat
         said = f"'{request.model}' names {len(wanted)}" if request.model else "none is named"
         raise BadRequest(f"beside: machines are compared for one model; {said} (--model)")
     alone = replace(request, beside=())
-    others = [another_machine(request, name, additions) for name in request.beside]
+    others = [another_machine(name, request, additions=additions) for name in request.beside]
     found = [(answer, machine), *((local(alone, one, additions=additions), one) for one in others)]
     beside = tuple(machine_row(*one) for one in found)
     return replace(answer, beside=beside, feasible=any(one.row for one in beside))
