@@ -183,7 +183,7 @@ def test_a_trace_at_no_path_is_one_sentence(tmp_path: Path, name: str) -> None:
         (("local", "--traffic", "code"), "no option '--traffic'; `tonnage plan` has it for serve, batch,"),
         (
             ("local", "-a", "RTX 3090", "--model", "coding"),
-            "not by task: give a word that names hold, for example 'coder'",
+            "give a word that names hold, for example 'coder'",
         ),
         (("plan", "a.yaml", "--quick"), "no option '--quick'; a request file says it itself: quick: true"),
         (("cost", "rent-or-buy", "8xB200"), "their number (8) where the question has a field for it: accelerators"),

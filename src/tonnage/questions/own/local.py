@@ -50,7 +50,7 @@ FIRST: Final = 10
 """Rows that also get the rate of a maker's own engine: those that a first screen shows."""
 _FORMATS: Final = ("gguf-q8_0", "gguf-q6_k", "gguf-q5_k_m", "gguf-q4_k_m", "gguf-q3_k_m")
 """Formats that publishers of GGUF files offer nearly always, finest first."""
-_BY_NAME: Final = "a task is asked for with task (code, agent), a model with a word of its name ('coder', 'gemma')"
+_BY_NAME: Final = "give a word that names hold, for example 'coder' or 'gemma'; what it is for is task (code, agent)"
 _CACHES: Final = ("fp16", "gguf-q8_0")
 """Formats of the cache; the second is taken where the first has no room."""
 

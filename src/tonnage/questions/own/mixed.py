@@ -60,6 +60,7 @@ def _row(row: LocalRow, machine: Machine, additions: Additions) -> MixedRow:
         decode_per_s=spread.row.decode_per_s,
         pipeline_per_s=spread.pipeline_per_s,
         alone=spread.alone,
+        quality=row.quality,
         stands=row.stands,
         command=row.commands[0][1] + remote,
     )

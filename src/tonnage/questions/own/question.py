@@ -221,6 +221,7 @@ class MixedRow(SparseRecord, kw_only=True):
     """Output with as many requests in flight as devices, layers dealt out by speed. [tokens/s]"""
     alone: str = ""
     """The group that holds it by itself; empty = none does."""
+    quality: float | None = None
     stands: Standing | None = None
     """By which score it is ranked; absent = none places it."""
     command: str = ""
