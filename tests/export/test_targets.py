@@ -38,6 +38,14 @@ def test_replicas_arrive(target: str) -> None:
     assert written(target, replicas=7) != written(target, replicas=3)
 
 
+@pytest.mark.parametrize("target", ["compose", "kubernetes", "skypilot", "dstack"])
+def test_a_container_starts_the_program_where_its_image_has_it(target: str) -> None:
+    """llama.cpp's images have their programs in /app, which is on no path; on a machine of one's own it is."""
+    _, changes = CASES["llamacpp"][:2]
+    assert "/app/llama-server" in written(target, **changes) and "/app/" not in written("llamacpp", **changes)
+    assert "/app/" not in written(target)
+
+
 def test_drafts_are_json_in_a_command_and_a_mapping_among_engine_arguments() -> None:
     made = plan()
     drafting = {"speculative_tokens": 2, "speculative_acceptance": 0.7, "draft_model": DRAFT}

@@ -105,12 +105,19 @@ class Server(Record, kw_only=True):
     image: str
     argv: tuple[str, ...]
     health: str = "/health"
+    folder: str = ""
+    """Of the program in the image, where that is not on its path."""
     leader: str = ""
     """Shell script of the first node when a replica spans several; it may use $LEADER_ADDRESS and $NODE_RANK."""
     worker: str = ""
     """Shell script of every other node."""
     notes: tuple[str, ...] = ()
     """What the reader has to know or do: sentences for the head of a file."""
+
+    @property
+    def contained(self) -> tuple[str, ...]:
+        """The arguments as a container of the image runs them."""
+        return f"{self.folder}{self.argv[0]}", *self.argv[1:]
 
     @property
     def by_rank(self) -> str:

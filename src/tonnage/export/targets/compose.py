@@ -44,7 +44,7 @@ def _service(d: Deployment, made: Server, index: int) -> Fields:
     service: Fields = {
         "image": made.image,
         "entrypoint": [],
-        "command": [literal_argument(argument) for argument in made.argv],
+        "command": [literal_argument(argument) for argument in made.contained],
         "environment": {"HF_TOKEN": "${HF_TOKEN:-}", "HF_HOME": "/models"},
         "ports": [f"{d.port + index}:{d.port}"],
         "volumes": ["models:/models"],

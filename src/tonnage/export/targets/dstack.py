@@ -28,7 +28,7 @@ def export(d: Deployment) -> str:
         "name": d.name,
         "image": made.image,
         "env": ["HF_TOKEN"],
-        "commands": [_literal(shell(made.argv))],
+        "commands": [_literal(shell(made.contained))],
         "port": d.port,
         "model": _literal(d.model),
         "replicas": d.replicas,

@@ -105,7 +105,7 @@ def _deployment(d: Deployment, made: Server) -> Fields:
         "replicas": d.replicas,
         "selector": {"matchLabels": labels},
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
-        "template": {"metadata": {"labels": labels}, "spec": _pod(d, made, list(made.argv))},
+        "template": {"metadata": {"labels": labels}, "spec": _pod(d, made, list(made.contained))},
     }
     return resource("apps/v1/Deployment", d.name, spec=spec, labels=labels)
 

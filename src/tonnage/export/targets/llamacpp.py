@@ -121,7 +121,8 @@ def serve(d: Deployment) -> Server:
     argv += ["--metrics", "--host", "0.0.0.0", "--port", str(d.port)]
     vendor = d.spelled.vendor
     version, use = version_of(d, TARGET), f"llamacpp-{vendor}" if vendor else "llamacpp"
-    return Server(version=version, image=image(use, version), argv=tuple(argv))
+    # Its images start /app/llama-server, which is on no path (.devops/cuda.Dockerfile).
+    return Server(version=version, image=image(use, version), argv=tuple(argv), folder="/app/")
 
 
 def _split(d: Deployment) -> str:

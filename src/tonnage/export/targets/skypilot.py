@@ -85,7 +85,7 @@ def export(d: Deployment | TrainingFiles) -> Files:
     if isinstance(d.plan, BatchPlan):
         return _managed_job(d)
     made = server(d)
-    command = shell(made.argv)
+    command = shell(made.contained)
     if d.members > 1:
         command = f"{ALL if d.prefill_workers else PLACE}\n{made.by_rank}"
     document: Fields = {
