@@ -79,7 +79,10 @@ def test_a_mistake_is_one_sentence_and_code_two(
 
 def test_choices_are_taken_whatever_their_capitals() -> None:
     assert read_fields({"method": "LoRA", "objective": "DPO"}, FineTune) == {"method": "lora", "objective": "dpo"}
-    assert read_fields({"engine": "vLLM, SGLang"}, Serve) == {"engine": ("vllm", "sglang")}
+    assert read_fields({"engine": "vLLM, SGLang", "traffic": "Chat"}, Serve) == {
+        "engine": ("vllm", "sglang"),
+        "traffic": "chat",
+    }
     with pytest.raises(UnknownName, match="did you mean 'qlora'"):
         read_fields({"method": "QLoR"}, FineTune)
 
@@ -89,3 +92,10 @@ def test_a_plan_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     path.write_text('{"schema":"tonnage.plan/2","kind":"bake"}')
     result = answer_of("explain", str(path))
     assert result.exit_code == 2 and "kind 'bake'" in result.output
+
+
+def test_the_question_names_every_accelerator_asked_for() -> None:
+    three = answer_of("plan", "train", "7B", "--tokens", "1B", "-a", "H100,H200,B200")
+    assert "H100 SXM5 80 GB or NVIDIA H200 SXM 141 GB or NVIDIA B200 180 GB" in " ".join(three.output.split())
+    five = answer_of("plan", "train", "7B", "--tokens", "1B", "-a", "H100,H200,B200,A100,L40S")
+    assert "one of 5 accelerators" in " ".join(five.output.split())

@@ -53,6 +53,15 @@ def test_a_wrong_field_keeps_the_form_and_says_what_to_write(client: Any) -> Non
     assert reply.status_code == 400 and "did you mean 'model'" in reply.json()["error"]
 
 
+def test_of_several_fields_only_the_wrong_ones_are_said_and_each_in_words(client: Any) -> None:
+    bare = client.get("/plan/serve?model=70B&rate=fast&traffic=Chat&ttft=1").text
+    told = re.findall(r'<li><a href="#f-(\w+)">([^<]*)</a>', bare)
+    assert [name for name, _ in told] == ["rate"] and 'value="chat" checked' in bare
+    unknown = client.get("/plan/serve?model=abcdefgh&rate=fast").text
+    told = re.findall(r'<li><a href="#f-(\w+)">([^<]*)</a>', unknown)
+    assert [name for name, _ in told] == ["model", "rate"] and all(why for _, why in told)
+
+
 def test_own_lengths_are_planned_as_set_or_asked_for(client: Any) -> None:
     page = client.get("/plan/serve", headers=HTML).text
     (own,) = re.findall(r'name="traffic" value="([^"]*)"[^>]*><b>Own</b>', page)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -29,6 +30,8 @@ GENERIC: Final = re.compile(
 )
 """What a short name leaves out: lines of products, and remarks in brackets."""
 SIZE: Final = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?) ?[Gg][Bb]\b")
+MOST_NAMED: Final = 4
+"""Accelerators that stand in the line of a question."""
 SIZE_OF_MODEL: Final = re.compile(r"(?<![A-Za-z0-9.])\d+(?:\.\d+)?[bm](?![A-Za-z0-9])")
 UNSAID: Final = re.compile(r"-(?:hf|HF|v0\.0)$")
 
@@ -148,6 +151,18 @@ def parts_name(count: float, id: str) -> str:
 def accelerators_text(option: RankedOption[Configuration] | RankedOption[TrainConfiguration]) -> str:
     """What an option runs on, spares aside: "2 x L40S 48 GB"."""
     return parts_name(option.accelerators, option.configuration.accelerator)
+
+
+def parts_asked(ids: Sequence[str]) -> str:
+    """
+    The accelerators that a question names, or how many they are.
+
+    Examples
+    --------
+    >>> parts_asked(("b200-sxm-180gb", "mi300x"))
+    'NVIDIA B200 180 GB or AMD Instinct MI300X 192 GB'
+    """
+    return " or ".join(map(product, ids)) if len(ids) <= MOST_NAMED else f"one of {len(ids)} accelerators"
 
 
 @cache

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from tonnage import catalog, units
 from tonnage.catalog import Additions, traffic
 from tonnage.catalog.hardware import CODECS
+from tonnage.catalog.hub.names import read_size
 from tonnage.catalog.models import model_ids
 from tonnage.domain.precision import FORMATS, number_format
 from tonnage.domain.requests.field import TAKEN, Field, Group, attributes_of, fields_of, groups_of
@@ -41,6 +42,8 @@ class Names(Record, kw_only=True):
     """Our spelling of a name, or an error; absent = the question looks it up itself."""
     closed: bool = False
     """There are no others: the list is the field's choices."""
+    lower: bool = False
+    """All are in small letters, and any capitals are read as such."""
 
 
 def _looked_up(what: str, listed: Callable[[Additions], Iterable[str]]) -> Names:
@@ -57,7 +60,7 @@ def _looked_up(what: str, listed: Callable[[Additions], Iterable[str]]) -> Names
 
 NAMES: Final[dict[str, Names]] = {
     "models": Names(listed=model_ids),
-    "profiles": Names(listed=lambda additions: traffic.profiles()),
+    "profiles": Names(listed=lambda additions: traffic.profiles(), lower=True),
     "machines": Names(listed=lambda additions: (*catalog.servers(), *catalog.accelerators(additions))),
     "names of accelerators": Names(listed=catalog.accelerators),
     "accelerators": Names(
@@ -214,7 +217,7 @@ def check_value(value: Any, field: Field, *, additions: Additions) -> None:
         The value is of the wrong kind, out of range, or names what is not known.
     """
     read = _attribute(field, _read(value, field), additions)
-    if field.known == "models" and isinstance(read, str) and "/" not in read:
+    if field.known == "models" and isinstance(read, str) and "/" not in read and read_size(read) is None:
         catalog.model(read, additions)
 
 
@@ -354,6 +357,7 @@ def _text(value: Any, field: Field) -> str:
     if field.name not in PASTED:
         plain_text(text, where=field.name)
     text = _chosen(text, field, what=field.name)
+    text = text.lower() if field.known in NAMES and NAMES[field.known].lower else text
     # One object for one word: defaults are left out of files by identity, whichever face the word came through.
     return sys.intern(text)
 

@@ -73,14 +73,14 @@ def _input(field: Field, value: Any, *, written: bool, problem: str, otherwise: 
     unit = field.usual.unit if field.usual is not None else UNITS.get(field.reads, "")
     entries = _entries(text) if last in ROWS and written else None
     of = "" if group in PLAIN_GROUPS or not group else f"{group.replace('_', ' ').capitalize()}: "
-    cards = _cards(text) if field.name == "traffic" else ()
+    cards = _cards(text.lower()) if field.name == "traffic" else ()
     return {
         "name": field.name,
         "chip": f"{of}{label}",
         "label": f"{of}{label}" if of else LABELS.get(last, label),
         "help": "mean tokens of published traces" if cards else field.help.replace(", path, or", ", or"),
         "cards": cards,
-        "picked": text or otherwise,
+        "picked": text.lower() or otherwise,
         "group": group.replace("_", " ").capitalize() if group else field.group,
         "value": text,
         "said": _said(text, last=last, unit="" if has_unit or field.choices else unit, entries=entries),

@@ -222,9 +222,11 @@ def without_commands(text: str) -> str:
     --------
     >>> without_commands("no model '7Z'; did you mean '7B'? 611 known: see `tonnage catalog models`")
     "no model '7Z'; did you mean '7B'?"
+    >>> without_commands("no model 'abc'; 611 known: see `tonnage catalog models`")
+    "no model 'abc'"
     """
-    parts = re.split(r"(?<=[.?])\s+", text)
-    return " ".join(part for part in parts if not re.search(r"(^|[\s:(])--\w|tonnage \w", part))
+    parts = re.split(r"(?<=[.?;])\s+", text)
+    return " ".join(part for part in parts if not re.search(r"(^|[\s:(])--\w|tonnage \w", part)).removesuffix(";")
 
 
 def _by_averages(answer: Any) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any, Final
 
-from tonnage.catalog import accelerators_text, model_name, product
+from tonnage.catalog import accelerators_text, model_name, parts_asked, product
 from tonnage.domain.answer import Quantity
 from tonnage.questions.rl.question import RlOption, RlPlan
 from tonnage.questions.train.page import electricity_of_run
@@ -62,7 +62,7 @@ def _question(plan: RlPlan) -> list[str]:
         f"{responses} of {request.response_tokens:,.0f}",
         f"{plural(request.staleness, 'step')} off policy" if request.staleness else "on policy",
         plural(request.count, "accelerator") if request.count else "",
-        *(product(id) for id in request.filters.accelerators[:2]),
+        parts_asked(request.filters.accelerators),
         f"within {show(request.deadline_s, 's')}" if request.deadline_s else "",
         f"at most {show(request.budget_usd, 'USD')}" if request.budget_usd else "",
         price_dates(plan.provenance),

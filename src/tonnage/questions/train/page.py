@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from tonnage.catalog import accelerators_text, model_name, part_name, product
+from tonnage.catalog import accelerators_text, model_name, part_name, parts_asked, product
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.train_plan import PAYS, FineTune, Milestone, RunOption, ScalingPoint, Train, TrainOption, TrainPlan
@@ -62,7 +62,7 @@ def train_question(request: Train | FineTune) -> list[str]:
         parts += [f"sequences of {request.seq_len:,}"] if request.seq_len else []
     parts += [f"batch {request.global_batch:,}"] if request.global_batch else []
     parts += [plural(request.count, "accelerator")] if request.count else []
-    parts += [product(id) for id in request.filters.accelerators[:2]]
+    parts += [parts_asked(request.filters.accelerators)]
     parts += [f"within {show(request.deadline_s, 's')}"] if request.deadline_s else []
     parts += [f"at most {show(request.budget_usd, 'USD')}"] if request.budget_usd else []
     return parts
