@@ -99,3 +99,11 @@ def test_the_question_names_every_accelerator_asked_for() -> None:
     assert "H100 SXM5 80 GB or NVIDIA H200 SXM 141 GB or NVIDIA B200 180 GB" in " ".join(three.output.split())
     five = answer_of("plan", "train", "7B", "--tokens", "1B", "-a", "H100,H200,B200,A100,L40S")
     assert "one of 5 accelerators" in " ".join(five.output.split())
+
+
+def test_a_cheaper_option_that_does_not_lead_is_explained_on_the_first_screen() -> None:
+    asked = ["plan", "finetune", "8B", "--examples", "50k", "--tokens-per-example", "800", "--epochs", "3"]
+    screen = answer_of(*asked).output
+    rows = [line.split()[0] for line in screen.splitlines() if line.strip()[:11] in ("recommended", "cheapest   ")]
+    assert rows == ["recommended", "cheapest"]
+    assert "Not the cheapest: 1 x TPU v6e Trillium 32 GB at $7.76, in jax" in screen

@@ -151,7 +151,7 @@ def test_strong_scaling_loses_efficiency_and_weak_keeps_it(month: Any) -> None:
     assert all(p.efficiency > 0.9 for p in weak)
     # To the first doubling that does not pay, as the sentence says; without one, as far as the batch can be split.
     paid = [before.step_s / after.step_s >= PAYS for before, after in pairwise(strong)]
-    assert all(paid[3:-1]) and month.stops_paying.startswith("not up to" if all(paid) else "beyond")
+    assert all(paid[3:-1]) and month.stops_paying.startswith("up to" if all(paid) else "beyond")
     assert max(p.count for p in weak) <= strong[-1].count
 
 

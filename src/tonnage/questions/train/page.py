@@ -10,6 +10,7 @@ from tonnage.catalog import accelerators_text, model_name, part_name, parts_aske
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.train_plan import PAYS, FineTune, Milestone, RunOption, ScalingPoint, Train, TrainOption, TrainPlan
+from tonnage.engines.registry import software_spec
 from tonnage.report.charts.chart import (
     Chart,
     axis,
@@ -102,8 +103,9 @@ def _meters(plan: TrainPlan, best: TrainOption) -> list[Meter]:
 
 
 def _risks(plan: TrainPlan, best: TrainOption) -> list[str | Text]:
-    """What could go wrong, and what could be cheaper or faster; an old price first, for it moves every figure."""
+    """What could go wrong, and what could be cheaper or faster; an old price early, for it moves every figure."""
     return [
+        _why_not_cheapest(plan),
         stale_text(best.bill, plan.provenance.made),
         held_text(best.bill, run=True),
         # It divides the bill, too.
@@ -113,6 +115,16 @@ def _risks(plan: TrainPlan, best: TrainOption) -> list[str | Text]:
         closest_break_even(plan.break_even),
         f"More accelerators: {plan.stops_paying}" if plan.stops_paying else "",
     ]
+
+
+def _why_not_cheapest(plan: TrainPlan) -> str:
+    """Why a cheaper option, as sure, does not lead: people's work, which is on no bill; empty where none is."""
+    named = {choice.name: plan.options[choice.option] for choice in plan.choices}
+    other = named.get("cheapest")
+    if other is None or "recommended" not in named or software_spec(other.configuration.software).plain_scripts:
+        return ""
+    name, price = accelerators_text(other), show(other.cost.value, "USD")
+    return f"Not the cheapest: {name} at {price}, in {other.configuration.software}: a day of work to convert weights."
 
 
 # Why
@@ -327,7 +339,7 @@ def _scaling(plan: TrainPlan) -> Chart | None:
         },
     )
     told = plan.stops_paying
-    where = f" Where does it stop paying? {told[0].upper()}{told[1:]}." if told else ""
+    where = f" {told[0].upper()}{told[1:]}." if told else ""
     return Chart(
         "scaling",
         "What more accelerators bring",

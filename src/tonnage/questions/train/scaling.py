@@ -84,7 +84,7 @@ def stops_paying(points: tuple[ScalingPoint, ...]) -> str:
             )
     if len(strong) < 2:
         return ""
-    return f"not up to {strong[-1].count} accelerators: each doubling brings {PAYS:g}x or more"
+    return f"up to {strong[-1].count}, the most looked at, each doubling is {PAYS:g}x as fast or more"
 
 
 def fastest_likely(asked: TrainContext, place: Place, *, job: Job, framework: str | None) -> Arrangement | None:
@@ -278,7 +278,7 @@ def faster_stack(asked: TrainContext, best: TrainOption) -> str:
         return ""
     each, name, found = least
     times = now / each
-    rest = " (8-bit products: watch the loss)" if name.endswith("FP8") and asked.job.case.precision != "fp8" else ""
+    rest = " (8-bit matrix products: watch the loss)" if name.endswith("FP8") and asked.job.case.precision != "fp8" else ""
     return (
         f"{name} on the same accelerators: {times:.2g}x as fast ({found.setup.layout.label}), about "
         f"{show(best.run.wall_s.value / times, 's')}{rest}"
