@@ -219,8 +219,9 @@ def checkpoint_of(plan: Plan, *, required: bool = True) -> str:
 
 def offer_line(bill: Bill) -> str:
     """What is rented, where, at what price of which day."""
+    where = f"{bill.provider} {bill.region}".rstrip()
     return (
-        f"{bill.instances} x {bill.instance_type}, {bill.provider} {bill.region}, {bill.term}: "
+        f"{bill.instances} x {bill.instance_type}, {where}, {bill.term}: "
         f"${bill.usd_per_hour:,.2f}/h (price of {bill.as_of})"
     )
 

@@ -149,7 +149,8 @@ def check_job(made: Job, target: Target, *, kind: str) -> None:
         for name, other in known_targets().items()
         if kind in other.kinds and made.objective in other.objectives and not _lacks(made, other) and _says(name, made)
     ]
-    planned = "plan with --vendor nvidia" if made.vendor not in target.vendors else "plan with --framework hf"
+    unlike = bool(made.vendor) and made.vendor not in target.vendors
+    planned = f"plan with --{f'vendor {target.vendors[0]}' if unlike else 'framework hf'}"
     elsewhere = f"export to {' or '.join(able)}, or " if able else ""
     raise BadRequest(f"{lacks}; {elsewhere}{planned}")
 

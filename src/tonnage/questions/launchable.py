@@ -101,6 +101,7 @@ def launchable_option(
         if model is not None:
             facts["decodes"] = bool(model.layers) and model.has_head and not model.encoder
             facts["family"] = model.family
+            facts |= {"rotary_base": ROTARY_BASE} if model.family == BARE else {}
             if facts["decodes"] and model.hidden_size:
                 widths = {name: getattr(model, name) for name in ("num_layers", "hidden_size", "vocab_size")}
                 facts["widths"] = {name: width for name, width in widths.items() if width}
@@ -226,9 +227,13 @@ def _resolve_model(plan: ServePlan | TrainPlan | BatchPlan, additions: Additions
     return None
 
 
+BARE: Final = "generic"
+"""Family of a bare size: no configuration states its rotary base."""
+ROTARY_BASE: Final = 500_000
+"""Of a bare size, as Llama 3 has it (its config.json, rope_theta); chosen. [-]"""
 LLAMA_LIKE: Final = frozenset({
     "Llama1", "Llama2", "Llama3", "Llama3.2", "Llama3.3", "Meta", "CodeLlama", "Mistral", "Mixtral", "Qwen1.5", "Qwen2",
-    "Qwen2.5", "Qwen3", "Yi", "TinyLlama", "OpenLLaMA", "SmolLM2", "SOLAR",
+    "Qwen2.5", "Qwen3", "Yi", "TinyLlama", "OpenLLaMA", "SmolLM2", "SOLAR", BARE,
 })  # fmt: skip
 """Families of decoders with RMSNorm, rotary positions and a SiLU gate, which widths do not tell apart from others:
 Gemma gates with GELU and scales its embedding, Granite and Command-R scale as well, OLMo 2 norms behind its layers."""

@@ -36,6 +36,11 @@ CONVERTED: Final = (
     "WEIGHTS is the model to start from, converted by Megatron-LM's tools/checkpoint/convert.py (loader llama_mistral",
     "or the model's own) or by Megatron-Bridge, for the tensor and pipeline degrees below.",
 )
+FROM_NOTHING: Final = (
+    "Starts from random weights. To go on from released ones (continued pre-training), add --pretrained-checkpoint with",
+    "a folder that tools/checkpoint/convert.py has converted for the degrees below.",
+)
+SIZED: Final = ("Of a bare size, depth and widths are interpolated and the rotary base is that of Llama 3: set ROTARY.",)
 NEEDS: Final = {
     "DATA": "prefix of the tokenised data",
     "TOKENIZER": "id or folder of the tokenizer",
@@ -129,9 +134,11 @@ def export(made: Job) -> Files:
         )
     notes = [
         *made.lines,
+        "Runs in a checkout of Megatron-LM.",
         "DATA is what --data-path takes, TOKENIZER a Hugging Face id or folder, CHECKPOINTS a shared folder.",
         "Learning rate and schedule: add --lr and --lr-decay-style after the script's name.",
-        *(CONVERTED if made.method != "pretrain" else ()),
+        *(CONVERTED if made.method != "pretrain" else FROM_NOTHING),
+        *(SIZED if "/" not in made.model else ()),
     ]
     start_from = {"WEIGHTS": "folder with the weights to start from, in the format of Megatron-LM"}
     needs = NEEDS if made.method == "pretrain" else start_from | NEEDS

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.export.kit import DATA_PARALLEL, UNTESTED, Fields, Files, Job, Target, data_text, json_text, shell
+from tonnage.export.kit import (
+    DATA_PARALLEL,
+    UNTESTED,
+    BadRequest,
+    Fields,
+    Files,
+    Job,
+    Target,
+    data_text,
+    json_text,
+    shell,
+)
 
 TARGET = Target(
     title="PyTorch torchrun and FSDP2",
@@ -93,7 +104,17 @@ def planned_program(
     `launch.sh`, `train.py` and `plan.json` of a target whose program, a file of `data`, reads the plan.
 
     `needs` are variables that the reader must set, with what each is; `exports` is what the program finds set.
+
+    Raises
+    ------
+    BadRequest
+        The model is a bare size: there is no configuration that the program could read.
     """
+    if "/" not in made.model:
+        raise BadRequest(
+            f"{target.title} builds the network from a model's config.json, and '{made.model}' is a bare size; export "
+            "to megatron, or plan with a model's id"
+        )
     start = launcher(made, program="train.py", per_node=per_node)
     return {
         "launch.sh": target.script([UNTESTED, *made.lines, *lines], f"export {exports}\n{start}\n", needs=needs),

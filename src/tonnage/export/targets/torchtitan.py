@@ -94,6 +94,8 @@ def export(made: Job) -> str:
         *made.lines,
         f"Trains torchtitan's own {flavour}; ASSETS is a folder with the model's tokenizer and configuration.",
         "Learning rate and data: add --optimizer.* and --dataloader.* after the script's name.",
+        "Starts from random weights. To go on from released ones (continued pre-training), add",
+        "--checkpoint.initial_load_in_hf --checkpoint.initial_load_path FOLDER, as the Hub stores them.",
     ]
     argv = ["--module", module, "--config", flavour, *arguments(made)]
     program = "-m torchtitan.train \\\n  " + shell(argv) + ' \\\n  --hf_assets_path "$ASSETS"'

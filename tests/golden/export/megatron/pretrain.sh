@@ -4,8 +4,11 @@
 # 8 x a3-highgpu-8g, gcp us-central1, on-demand: $80.00/h (price of 2026-11-01), about 10.1 h, $806 in all.
 # Step 36 s; checkpoint every 30 min.
 # Learning rate, schedule and data are yours; the plan does not depend on them.
+# Runs in a checkout of Megatron-LM.
 # DATA is what --data-path takes, TOKENIZER a Hugging Face id or folder, CHECKPOINTS a shared folder.
 # Learning rate and schedule: add --lr and --lr-decay-style after the script's name.
+# Starts from random weights. To go on from released ones (continued pre-training), add --pretrained-checkpoint with
+# a folder that tools/checkpoint/convert.py has converted for the degrees below.
 set -euo pipefail
 : "${DATA:?prefix of the tokenised data}"
 : "${TOKENIZER:?id or folder of the tokenizer}"

@@ -6,6 +6,8 @@
 # Learning rate, schedule and data are yours; the plan does not depend on them.
 # Trains torchtitan's own llama3_8b; ASSETS is a folder with the model's tokenizer and configuration.
 # Learning rate and data: add --optimizer.* and --dataloader.* after the script's name.
+# Starts from random weights. To go on from released ones (continued pre-training), add
+# --checkpoint.initial_load_in_hf --checkpoint.initial_load_path FOLDER, as the Hub stores them.
 set -euo pipefail
 : "${ASSETS:?folder of the tokenizer}"
 exec torchrun \
