@@ -1,6 +1,7 @@
 """`plan train` and `plan finetune` on the command line: sentence, files, JSON, explain, exit codes, mistakes."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,11 @@ def test_a_cheaper_option_that_does_not_lead_is_explained_on_the_first_screen() 
     rows = [line.split()[0] for line in screen.splitlines() if line.strip()[:11] in ("recommended", "cheapest   ")]
     assert rows == ["recommended", "cheapest"]
     assert "Not the cheapest: 1 x TPU v6e Trillium 32 GB at $7.76, in jax" in screen
+
+
+def test_less_confidence_than_asked_for_is_said_on_the_first_screen() -> None:
+    asked = ["plan", "train", "12.3B", "--tokens", "150B", "-a", "H100", "--deadline", "14 days", "--budget", "20000"]
+    screen = " ".join(answer_of(*asked).output.split())
+    told = re.search(r"a chance of (\d+) % to keep memory, deadline and budget; no option has the 80 % asked", screen)
+    assert told is not None and int(told[1]) < 80
+    assert "no option has" not in answer_of(*asked[:6], "H100", "--budget", "40000").output

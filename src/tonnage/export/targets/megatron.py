@@ -37,10 +37,10 @@ CONVERTED: Final = (
     "or the model's own) or by Megatron-Bridge, for the tensor and pipeline degrees below.",
 )
 FROM_NOTHING: Final = (
-    "Starts from random weights. To go on from released ones (continued pre-training), add --pretrained-checkpoint with",
-    "a folder that tools/checkpoint/convert.py has converted for the degrees below.",
+    "Starts from random weights. To go on from released ones (continued pre-training), add --pretrained-checkpoint",
+    "with a folder that tools/checkpoint/convert.py has converted for the degrees below.",
 )
-SIZED: Final = ("Of a bare size, depth and widths are interpolated and the rotary base is that of Llama 3: set ROTARY.",)
+SIZED: Final = ("Of a bare size, depth and widths are interpolated, and ROTARY is that of Llama 3.",)
 NEEDS: Final = {
     "DATA": "prefix of the tokenised data",
     "TOKENIZER": "id or folder of the tokenizer",

@@ -12,7 +12,7 @@ from tonnage.catalog import accelerators_text, model_name, parts_name
 from tonnage.domain.plan import option_at_rank
 from tonnage.domain.requests.common import Slo
 from tonnage.pricing.bills import HOURS_PER_MONTH
-from tonnage.questions.budget.question import Affordable, AffordableRun, BudgetPlan
+from tonnage.questions.budget.question import OPTIMAL, Affordable, AffordableRun, BudgetPlan
 from tonnage.questions.serve.page import chance_name, latency_meters, serve_question
 from tonnage.questions.serve.question import command_of
 from tonnage.report.charts.chart import Chart, axis, limit_line, log_axis, named_points, records
@@ -34,7 +34,7 @@ from tonnage.report.screen import first_screen, held_text, price_dates, stale_te
 from tonnage.report.wording import (
     chance_text,
     degrees,
-    limits,
+    meter,
     money,
     percent,
     rental_text,
@@ -149,8 +149,8 @@ def _runs(plan: BudgetPlan, *, screen: Screen) -> tuple[Block, ...]:
     spread: str | Text = ""
     if plan.optimal_range is not None:
         low, high = plan.optimal_range
-        text = f"Published laws put the compute-optimal size between {_size(low)} and {_size(high)}."
-        spread = Text(text, kind="fact")
+        text = f"Published laws put the compute-optimal size between {_size(low)} and {_size(high)}"
+        spread = Text(f"{text}{'' if first.name == OPTIMAL else ', on more tokens than there are'}.", kind="fact")
     saves = ""
     if cut is not None and cut.saves_share and cut.pays_after_tokens:
         saves = (
@@ -168,8 +168,8 @@ def _runs(plan: BudgetPlan, *, screen: Screen) -> tuple[Block, ...]:
                 show(first.wall_s, "s"),
             ),
             price=money(first.cost.value),
-            price_note=f"({limits(first.cost)})" if limits(first.cost) else "",
         ),
+        meters=[meter("cost", first.cost, limit=plan.request.usd)],
         table=_sizes(plan.runs),
         risks=[spread, saves, f"Or fine-tune: {tuned}." if tuned else ""],
     )
@@ -313,7 +313,7 @@ def _losses(runs: Sequence[AffordableRun]) -> Chart:
         "buys",
         "Sizes for the same money",
         "Each point is a size of model with the tokens that the budget trains it on; lines go from the least to the "
-        "most loss of the published laws, the compute-optimal size is ringed.",
+        "most loss of the published laws, the first size is ringed.",
         body=named_points(
             x, y, points=[(_size(run.parameters), run.tokens / 1e9, run.loss) for run in runs], under=(spread,)
         ),

@@ -102,11 +102,16 @@ class LossLaw(Record, kw_only=True):
     token_exponent: float
 
 
+OPTIMAL: Final = "compute-optimal"
+ALL_TOKENS: Final = "largest, on all tokens"
+"""Of the first run: a loss law's size for its arithmetic, or a larger one where tokens are short."""
+
+
 class AffordableRun(SparseRecord, kw_only=True):
     """One size of model with the tokens that the budget trains it on."""
 
     name: str
-    """compute-optimal, or how many times more tokens than that."""
+    """`OPTIMAL`, `ALL_TOKENS`, or which part of that size."""
     parameters: float
     tokens: float
     loss: float

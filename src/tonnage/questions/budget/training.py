@@ -21,7 +21,7 @@ from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.train_plan import FineTune, Train, TrainOption
 from tonnage.physics.parameters import active_parameters
 from tonnage.physics.rules import compute_optimal_parameters, loss_of
-from tonnage.questions.budget.question import AffordableRun, AffordableTune, Budget, LossLaw
+from tonnage.questions.budget.question import ALL_TOKENS, OPTIMAL, AffordableRun, AffordableTune, Budget, LossLaw
 from tonnage.questions.serve.plan import serve_options
 from tonnage.questions.train.plan import train_options
 
@@ -72,8 +72,8 @@ METHODS: Final = ("qlora", "lora", "full")
 
 def affordable_runs(request: Budget, *, additions: Additions, today: date) -> tuple[AffordableRun, ...]:
     """
-    The compute-optimal run first, then smaller models on more tokens for the same money; empty where no size surely
-    trains within budget and deadline.
+    The compute-optimal run first, or the largest on all tokens that there are, then smaller models on more tokens for
+    the same money; empty where no size surely trains within budget and deadline.
     """
     planned = partial(_plan_training, request, additions=additions, today=today)
     best = _optimal(request, planned)
@@ -92,7 +92,11 @@ def affordable_runs(request: Budget, *, additions: Additions, today: date) -> tu
         )
         if filled is None:
             continue
-        found.append(_run(n, option=filled[0], tokens=filled[1], shrink=shrink))
+        name = f"1/{shrink:g} of the size"
+        if shrink == 1.0:
+            limited = request.tokens is not None and tokens >= request.tokens
+            name = ALL_TOKENS if limited else OPTIMAL
+        found.append(_run(n, option=filled[0], tokens=filled[1], name=name))
     return _with_serving(request, found, additions=additions, today=today)
 
 
@@ -192,11 +196,11 @@ def _surest(asked: Train | FineTune, *, additions: Additions, today: date) -> Tr
     return options[0] if options and options[0].sure else None
 
 
-def _run(size: float, *, option: TrainOption, tokens: float, shrink: float) -> AffordableRun:
+def _run(size: float, *, option: TrainOption, tokens: float, name: str) -> AffordableRun:
     """A run as the answer has it; loss is in nats per token, its bounds those of the laws."""
     losses = [_loss(law, size, tokens) for law in LAWS]
     return AffordableRun(
-        name="compute-optimal" if shrink == 1.0 else f"1/{shrink:g} of the size",
+        name=name,
         parameters=size,
         tokens=tokens,
         loss=losses[0],

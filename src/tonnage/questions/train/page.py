@@ -37,7 +37,7 @@ from tonnage.report.wording import (
     plural,
     rental_text,
 )
-from tonnage.units import show
+from tonnage.units import show, whole_percent
 
 
 def train_question(request: Train | FineTune) -> list[str]:
@@ -105,6 +105,7 @@ def _meters(plan: TrainPlan, best: TrainOption) -> list[Meter]:
 def _risks(plan: TrainPlan, best: TrainOption) -> list[str | Text]:
     """What could go wrong, and what could be cheaper or faster; an old price early, for it moves every figure."""
     return [
+        _unsure(plan, best),
         _why_not_cheapest(plan),
         stale_text(best.bill, plan.provenance.made),
         held_text(best.bill, run=True),
@@ -115,6 +116,17 @@ def _risks(plan: TrainPlan, best: TrainOption) -> list[str | Text]:
         closest_break_even(plan.break_even),
         f"More accelerators: {plan.stops_paying}" if plan.stops_paying else "",
     ]
+
+
+def _unsure(plan: TrainPlan, best: TrainOption) -> str:
+    """That the first option is less sure than asked for; empty where it is not."""
+    request, least = plan.request, plan.request.confidence
+    if best.chance >= least:
+        return ""
+    limits = ["memory"] + ["deadline"] * bool(request.deadline_s) + ["budget"] * bool(request.budget_usd)
+    kept = limits[0] if len(limits) == 1 else f"{', '.join(limits[:-1])} and {limits[-1]}"
+    chance, wanted = whole_percent(best.chance), whole_percent(least)
+    return f"Risk: a chance of {chance} to keep {kept}; no option has the {wanted} asked for."
 
 
 def _why_not_cheapest(plan: TrainPlan) -> str:

@@ -278,7 +278,8 @@ def faster_stack(asked: TrainContext, best: TrainOption) -> str:
         return ""
     each, name, found = least
     times = now / each
-    rest = " (8-bit matrix products: watch the loss)" if name.endswith("FP8") and asked.job.case.precision != "fp8" else ""
+    eight = name.endswith("FP8") and asked.job.case.precision != "fp8"
+    rest = " (8-bit matrix products: watch the loss)" if eight else ""
     return (
         f"{name} on the same accelerators: {times:.2g}x as fast ({found.setup.layout.label}), about "
         f"{show(best.run.wall_s.value / times, 's')}{rest}"
