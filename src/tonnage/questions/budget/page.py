@@ -101,7 +101,7 @@ def _serving(plan: BudgetPlan, models: Sequence[Affordable], *, screen: Screen) 
         spent = best.usd_per_month / (request.usd_per_h * HOURS_PER_MONTH)
         meters.append(Meter("budget used", percent(spent)))
     ends = best.next_rate_per_s
-    beyond = f"{money(best.next_usd_per_month)}/month" if best.next_usd_per_month else "more than the budget"
+    beyond = f"${best.next_usd_per_month:,.0f}/month" if best.next_usd_per_month else "more than the budget"
     step = f"From {show(ends, 'count', digits=4)} req/s on it costs {beyond}." if ends and request.model else ""
     assert request.serve is not None, "a service was asked for"
     command = command_of(replace(request.serve, model=best.model, rate_per_s=best.written_rate_per_s))
@@ -109,7 +109,7 @@ def _serving(plan: BudgetPlan, models: Sequence[Affordable], *, screen: Screen) 
         answer=Headline(
             f"{rate} of {of}",
             details=(accelerators_text(option), rental_text(option.bill)),
-            price=f"{money(best.usd_per_month)}/month",
+            price=f"${best.usd_per_month:,.0f}/month",
         ),
         meters=meters,
         table=_models(models, benchmark=plan.benchmark),
@@ -274,7 +274,7 @@ def _rates(plan: BudgetPlan, best: Affordable) -> Chart:
     steps = {"data": records(("x", "y"), path),
              "mark": {"type": "line", "interpolate": "step-before", "strokeWidth": 1.5, "opacity": 0.8},
              "encoding": {"x": x, "y": y}}  # fmt: skip
-    name = f"{show(best.rate_per_s, 'count')} req/s, {money(best.usd_per_month)}"
+    name = f"{show(best.rate_per_s, 'count')} req/s, ${best.usd_per_month:,.0f}"
     points = [(name, best.rate_per_s, best.usd_per_month)]
     points += [("", rate, usd) for rate, usd in path if rate != best.rate_per_s]
     return Chart(

@@ -101,7 +101,7 @@ def _recommendation(plan: FleetPlan) -> Headline:
     if own and not plan.bill.value:
         return Headline(lead, details=("no rent: own machines do",))
     hour = f"(${plan.bill.value / HOURS_PER_MONTH:,.2f}/h on average)"
-    return Headline(lead, price=f"{money(plan.bill.value)}/month", price_note=hour)
+    return Headline(lead, price=f"${plan.bill.value:,.0f}/month", price_note=hour)
 
 
 def _cpu(one: PoolInstances) -> bool:
