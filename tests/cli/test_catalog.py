@@ -82,8 +82,8 @@ def test_one_name_shows_every_fact_with_its_source() -> None:
         "3,958 TFLOPS FP8 is WITH 2:4 sparsity",
         "2026-08-19",
         "79.65 GiB, the driver's total",
-        "nvlink4, 450 GB/s per direction, 8 at full rate",
-        "fp8 1.979 PFLOP/s",
+        "NVLink 4, 450 GB/s per direction, 8 at full rate",
+        "FP8 1.979 PFLOP/s",
         "p5.48xlarge",
     ):
         assert text in out, text

@@ -2,6 +2,7 @@
 
 import html
 import re
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,20 @@ def test_it_says_what_the_command_line_says_of_it(client: Any) -> None:
     assert card["accelerator"]["fact"]["source"] in page and card["ambiguity"] in page
     for row in card["offers"]["rows"]:
         assert row["instance_type"] in page
+
+
+def test_no_fact_of_any_accelerator_names_a_column_of_a_table() -> None:
+    from tonnage.catalog.listings import accelerator_card
+    from tonnage.report.listing import card_rows
+
+    for name in catalog.accelerators():
+        told = [text for what, text in card_rows(accelerator_card(name, today=date(2026, 8, 19))) if what != "aliases"]
+        assert not [text for text in told if re.search(r"memory_gb|memory_bw|tdp_w|TRAP|int\d \d+ TFLOP|_tensor", text)]
+
+
+def test_offers_without_any_price_are_left_out(client: Any) -> None:
+    table = client.get("/accelerators/h100-sxm5-80gb", headers=HTML).text.split("Who rents it</h2>")[1]
+    assert "Mithril" in table and "AWS Capacity Blocks" not in table.split("</table>")[0]
 
 
 def test_pictures_are_drawn_and_unknown_names_are_not_found(client: Any) -> None:

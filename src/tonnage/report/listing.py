@@ -6,6 +6,7 @@ Unknown is "–". A date older than 90 days carries a star that the last line ex
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import textwrap
@@ -40,6 +41,12 @@ _SCALES: Final = {
     "tokens": (1.0, "tokens"),
     "count": (1.0, ""),
 }
+
+
+LINKS: Final = {"nvlink": "NVLink ", "pcie": "PCIe "}
+COLUMNS: Final = {"memory_gb": "memory", "memory_bw_gbps": "bandwidth", "tdp_w": "power"}
+"""Columns of a second source, as its agreement names them -> the fact."""
+COLUMN: Final = re.compile(rf"\b(?:{'|'.join(COLUMNS)})\b")
 
 
 def show_listing(listing: Listing, *, wide: bool = False, most: int | None = None) -> None:
@@ -223,7 +230,7 @@ def cell_text(value: Any, unit: str, *, today: date) -> str:
 def _facts(part: Accelerator) -> list[tuple[str, str | None]]:
     """Name and text of each fact of a part; None in place of what is not known."""
     usable = part.usable_memory_bytes
-    peaks = ", ".join(f"{dtype} {show(rate, 'FLOP/s', digits=4)}" for dtype, rate in part.peaks.items())
+    peaks = ", ".join(_peak(dtype, rate) for dtype, rate in part.peaks.items())
     return [
         *([] if part.status == "released" else [("status", part.status)]),
         ("vendor", part.vendor),
@@ -242,18 +249,33 @@ def _facts(part: Accelerator) -> list[tuple[str, str | None]]:
         ("power", show(part.power_w, "W", digits=4) if part.power_w else None),
         ("ECC", None if part.ecc is None else "yes" if part.ecc else "no"),
         ("partitions", f"up to {part.mig_slices}" if part.mig_slices else "none"),
-        ("in a server", str(part.max_per_node) if part.max_per_node else None),
+        ("per server", str(part.max_per_node) if part.max_per_node else None),
         ("launch price", show(part.launch_price_usd, "USD") if part.launch_price_usd else None),
         ("street price", f"{show(part.street_price_usd, 'USD')}, an estimate" if part.street_price_usd else None),
         ("aliases", ", ".join(part.aliases)),
     ]
 
 
+def _peak(dtype: str, rate: float) -> str:
+    """
+    A dense peak under the format's usual name; of integers nothing floats.
+
+    Examples
+    --------
+    >>> _peak("fp64_tensor", 67e12), _peak("int8", 1.979e15)
+    ('FP64 tensor 67 TFLOP/s', 'INT8 1.979 POP/s')
+    """
+    name, _, rest = dtype.partition("_")
+    said = show(rate, "FLOP/s", digits=4)
+    return f"{name.upper()} {rest}".rstrip() + f" {said.replace('FLOP', 'OP') if name.startswith('int') else said}"
+
+
 def _link(link: Link) -> str | None:
     if link.kind == "none":
         return "none"
     rate = f"{show(link.bytes_per_s, 'bytes/s')} per direction" if link.bytes_per_s else "rate not published"
-    return f"{link.kind}, {rate}" + (f", {link.domain} at full rate" if link.domain > 1 else "")
+    kind = re.sub(r"^(nvlink|pcie)(?=\d)", lambda found: LINKS[found[0]], link.kind)
+    return f"{kind}, {rate}" + (f", {link.domain} at full rate" if link.domain > 1 else "")
 
 
 def _domain(domain: ScaleUpDomain) -> tuple[str, str]:
@@ -264,7 +286,7 @@ def _domain(domain: ScaleUpDomain) -> tuple[str, str]:
     slices = f"; slices {', '.join('x'.join(map(str, sides)) for sides in domain.slices)}" if domain.slices else ""
     trays = f"{domain.trays} tray{'s' if domain.trays > 1 else ''} of {domain.packages_per_tray}{spare}"
     return (
-        "domain",
+        "scale-up domain",
         f"{domain.name}: {domain.shape}{sides}, {domain.packages} packages{dies} in {trays}{slices} "
         f"({domain.fact.source})",
     )
@@ -279,10 +301,11 @@ def _published_cells(result: PublishedResult) -> tuple[str, str]:
 
 def _sources(part: Accelerator) -> list[tuple[str, str | None]]:
     fact = part.fact
+    checked = COLUMN.sub(lambda found: COLUMNS[found[0]], fact.cross_check)
     given = [
         ("source", fact.source),
-        ("cross-check", fact.cross_check),
-        ("notes", fact.notes),
+        ("cross-check", re.sub(r"(?<=[a-z\d])([,:])(?=\S)", r"\1 ", checked)),
+        ("notes", COLUMN.sub(lambda found: COLUMNS[found[0]], fact.notes.removeprefix("TRAP: "))),
         ("checked", fact.checked),
     ]
     return [(name, text) for name, text in given if text]

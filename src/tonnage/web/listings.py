@@ -26,7 +26,7 @@ from tonnage.report.listing import cell_text, unit_text
 
 PAGE: Final = 100
 """Rows of one page."""
-MOST_VALUES: Final = 12
+MOST_VALUES: Final = 16
 """Values of a filter that are listed; rarer ones are found by searching."""
 
 
@@ -71,7 +71,7 @@ LISTINGS: Final[dict[str, _Kind]] = {
 
 
 class Facet(Record, kw_only=True):
-    """One value of a filter: how many rows have it, and the address with it set or taken back."""
+    """One value of a filter: how many rows have it, and the address with it set or taken back; of others that, alone."""
 
     text: str
     rows: int
@@ -256,6 +256,8 @@ def _facets(
             if text:
                 href = _address(path, others if on else {**others, name: text})
                 values.append(Facet(text=_value_text(kind, name, text), rows=rows, href=href, on=on))
+        if (rarer := sum(map(bool, counted)) - len(values)) > 0:
+            values.append(Facet(text=f"{rarer} rarer: by search", rows=0, href="", on=False))
         found.append((name.replace("_", " "), tuple(values)))
     return tuple(found)
 

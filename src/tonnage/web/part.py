@@ -28,6 +28,7 @@ EVERY: Final = "all"
 """In place of an accelerator: the pictures of all of them."""
 OFFERED: Final = ("price", "instance_type", "count", "region", "on_demand", "spot", "reserved_1y", "reserved_3y",
                   "as_of")  # fmt: skip
+PRICED: Final = ("on_demand", "spot", "reserved_1y", "reserved_3y")
 
 
 class PartView(Record, kw_only=True):
@@ -67,7 +68,7 @@ def part_view(name: str, *, additions: Additions) -> PartView:
     charts = part_charts(card.accelerator.id, additions=additions)
     return PartView(
         card=card,
-        facts=grid(("what", "value~"), card_rows(card)),
+        facts=grid(("fact", "value~"), card_rows(card)),
         offers=_offers(card.offers),
         prices=tuple(chart for chart in charts if chart.name == "prices"),
         fall="" if fall is None else f"{fall_text(fall)[:1].upper()}{fall_text(fall)[1:]}.",
@@ -139,5 +140,5 @@ def _offers(offers: Listing) -> Table:
     return grid(heads, [
         (provider_name(row["provider"]), *(cell_text(row[name], units[name], today=day) if row[name] is not None else ""
                                            for name in OFFERED))
-        for row in offers.rows
+        for row in offers.rows if any(row[name] is not None for name in PRICED)
     ])  # fmt: skip

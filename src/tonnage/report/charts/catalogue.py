@@ -55,7 +55,7 @@ def price_chart(listing: Listing) -> tuple[Chart, ...]:
     return (
         Chart(
             "prices",
-            "What an accelerator-hour was asked for",
+            "Price of an accelerator-hour, on demand",
             "Median over sellers of their last price until a day, and the range of eight in ten of them. Sellers "
             "join on the day of their first dated price, so that a step may be another seller and not another price.",
             body=body,
