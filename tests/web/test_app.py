@@ -10,6 +10,7 @@ from tests.command import told as answer_of
 from tests.patience import PATIENCE_S
 
 import tonnage
+from tonnage import catalog
 
 httpx = pytest.importorskip("httpx")
 
@@ -238,6 +239,16 @@ def test_pictures_exports_and_comparison_of_a_kept_answer(client: Any) -> None:
     other = client.get("/fit", params=FIT, headers=HTML).text.split("/answer/")[1].split(".json")[0]
     both = client.get("/compare", params={"left": key, "right": other}, headers=HTML).text
     assert both.count('class="sentence') == 2
+
+
+def test_a_filter_lists_every_vendor_and_says_how_many_values_it_does_not_list(client: Any) -> None:
+    page = client.get("/accelerators", headers=HTML).text
+    sections = dict(re.findall(r'<section aria-label="([\w ]+)"><h2>.*?</h2>\s*<ul>(.*?)</ul>', page, re.DOTALL))
+    vendors = {part.vendor for part in catalog.accelerators().values()}
+    assert all(f">{name}</a>" in sections["vendor"] for name in vendors) and "rarer" not in sections["vendor"]
+    kinds = {part.memory_type for part in catalog.accelerators().values() if part.memory_type}
+    listed = sections["memory type"].count("<a ")
+    assert f"{len(kinds) - listed} rarer: by search" in sections["memory type"]
 
 
 def test_an_address_without_a_page_names_the_nearest(client: Any) -> None:

@@ -71,7 +71,7 @@ LISTINGS: Final[dict[str, _Kind]] = {
 
 
 class Facet(Record, kw_only=True):
-    """One value of a filter: how many rows have it, and the address with it set or taken back; of others that, alone."""
+    """A value of a filter: how many rows have it, the address with it set or taken back; none of rarer ones."""
 
     text: str
     rows: int

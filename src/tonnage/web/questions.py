@@ -117,7 +117,7 @@ QUESTIONS: Final[dict[str, Question]] = {
         *map(_plan, KINDS.values()),
         Question(
             path="fit", title="Does it fit?", short="Check fit", button="Check",
-            about="A model and an accelerator in; what fills the memory, and the largest context and batch, out.",
+            about="What fills an accelerator's memory, and the largest context and batch that fit.",
             fields=_form(REQUESTS["fit"]), answers=FitAnswer,
             essentials=("model", "accelerator", "context", "concurrency", "precision", "tp", "finetune", "batch",
                         "seq_len"),
@@ -126,14 +126,14 @@ QUESTIONS: Final[dict[str, Question]] = {
         ),
         Question(
             path="local", title="What runs on my machine?", short="My hardware", button="Show models",
-            about="A machine in; models and formats that run on it, their speed and longest context out.",
+            about="Models and formats that run on a machine, their speed and longest context.",
             fields=_form(LocalRequest), answers=LocalAnswer,
             essentials=("accelerator", "memory", "context", "min_speed", "model", "every_format"),
             example={"accelerator": "RTX 4090", "memory": "64 GB", "context": "8k", "every_format": "true"},
         ),
         Question(
             path="cost/rent-or-buy", title="Rent or buy?", button="Calculate",
-            about="A machine and its use in; the years after which buying pays off out.",
+            about="From which use on, and after how many years, buying a machine costs less than renting one.",
             fields=_form(REQUESTS["rent-or-buy"]), answers=RentOrBuy,
             essentials=("machine", "utilisation", "country", "rent", "term", "eu", "purchase", "electricity", "years"),
             example={"machine": "H100", "utilisation": "60 %", "country": "DE"},
@@ -141,7 +141,7 @@ QUESTIONS: Final[dict[str, Question]] = {
         ),
         Question(
             path="simulate", told=True, title="Simulate one configuration", button="Simulate",
-            about="One configuration and its traffic in; every latency, request by request, out.",
+            about="One configuration under its traffic, request by request: every latency.",
             fields=_SIMULATE_FIELDS, answers=Simulated,
             essentials=(*_SIMULATE_FIRST, "capacity"),
             example={"model": LLAMA_8B, "accelerator": "H100", "traffic.profile": "chat", "traffic.rate": "6/s",
@@ -150,7 +150,7 @@ QUESTIONS: Final[dict[str, Question]] = {
         ),
         Question(
             path="compare/ways", told=True, title="Compare ways to batch", button="Compare",
-            about="Two or more configurations in; the same requests through each, side by side, out.",
+            about="The same requests through two or more configurations, side by side.",
             fields=_COMPARE_FIELDS, answers=Comparison,
             essentials=(*_SIMULATE_FIRST, "ways"), written=("ways",),
             example={"model": LLAMA_8B, "accelerator": "H100", "traffic.profile": "chat", "traffic.rate": "6/s",
@@ -158,8 +158,8 @@ QUESTIONS: Final[dict[str, Question]] = {
             instead=_SHORTER,
         ),
         Question(
-            path="adopt", title="What runs, and what should run",
-            about="A running deployment's own file in; what it does, what it costs and the better option out.",
+            path="adopt", title="What should run instead?",
+            about="What a running deployment does and costs, by its own file, and what should run instead.",
             fields=_form(REQUESTS["adopt"]), answers=Adoption, written=("file",),
             essentials=("file", "accelerator", "replicas", "rate", "traffic", "ttft", "tpot", "provider", "count",
                         "tokens"),
@@ -169,7 +169,7 @@ QUESTIONS: Final[dict[str, Question]] = {
         ),
         Question(
             path="advise", title="What to change in a service", button="Advise",
-            about="What starts a service and its metrics page in; changes with their money, risk and check out.",
+            about="What to change in a running service, by its file and metrics page, each with money, risk and check.",
             fields=_ADVISE_FIELDS, answers=Advice, written=("file", "page", "log"),
             essentials=("file", "page", "accelerator", "replicas", "rate", "ttft", "tpot", "reuse", "provider"),
             example={"file": f"vllm serve {LLAMA_8B} --max-model-len 16384 --max-num-seqs 8", "page": SERVICE,
@@ -179,19 +179,19 @@ QUESTIONS: Final[dict[str, Question]] = {
         ),
         Question(
             path="explain", title="Explain a number", button="Explain",
-            about="A plan, a case or a prediction in; each time down to its operators and their sources out.",
+            about="Each time of a plan, a case or a prediction, down to its operators and their sources.",
             fields=_EXPLAIN_FIELDS, answers=Breakdown, written=("file",), essentials=("file", "option"),
             example={"file": CASE},
         ),
         Question(
             path="diagnose", title="Diagnose a running system", button="Diagnose",
-            about="A metrics page or a measurement in; what limits the system, the evidence and the next step out.",
+            about="What limits a system, by a metrics page or a measurement: the evidence and the next step.",
             fields=_DIAGNOSE_FIELDS, answers=Diagnosis, written=("file",), essentials=("file", "accelerator", "model"),
             example={"file": METRICS, "accelerator": "H100"},
         ),
         Question(
             path="trace", title="Sessions of a request log", button="Read the log",
-            about="A log with block ids in; its sessions, and how much of its prompts caches of some sizes find, out.",
+            about="The sessions in a log with block ids, and what share of its prompts caches of several sizes find.",
             fields=(Field("a request log, CSV or JSON lines with hash_ids: pasted, or a file", name="file"),),
             answers=TraceSessions, written=("file",), essentials=("file",), example={"file": LOG},
             instead="give a part of the log, or ask on the command line, which has no limit",

@@ -124,6 +124,10 @@ def test_a_price_of_ones_own_replaces_the_offers() -> None:
     assert (dear.rents[0].break_even_utilisation or 9) < (rent.break_even_utilisation or 9)
 
 
+def test_a_machine_may_be_named_with_the_accelerators_it_holds(h100: Any) -> None:
+    assert ask("8 x H100").request.server == h100.request.server == "hgx-h100-8gpu"
+
+
 def test_a_machine_that_only_the_request_describes() -> None:
     answer = ask("v100-sxm2-16gb", purchase="20000", accelerators="8")
     assert answer.feasible and answer.request.server == ""
@@ -160,6 +164,8 @@ def test_the_answer_survives_the_trip_through_json(h100: Any) -> None:
     ("fields", "error", "told"),
     [
         ({"machine": "H10000"}, UnknownName, "no machine"),
+        ({"machine": "8 x H10000"}, UnknownName, "no machine"),
+        ({"machine": "4 x H100"}, BadRequest, "which has 8 of them in a machine; name 'H100' alone"),
         ({"machine": "tpu-v5e"}, BadRequest, "--purchase"),
         ({"country": "XX"}, UnknownName, "no country"),
         ({"country": "AT"}, BadRequest, "--electricity"),

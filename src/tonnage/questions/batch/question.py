@@ -50,7 +50,7 @@ QUESTIONS = (
         tool="plan_batch_inference",
         form=Form(
             title="Batch inference",
-            about="Prompts and a deadline in; the cheapest machines that are done in time out.",
+            about="The cheapest machines that answer so many prompts in time.",
             essentials=(
                 "model",
                 "items",

@@ -252,7 +252,7 @@ QUESTIONS = (
         form=Form(
             title="What a budget buys",
             button="See what it buys",
-            about="An amount in; the largest rate, the best model, or the best training run that it pays out.",
+            about="The largest rate, the best model or the best training run that an amount pays for.",
             essentials=(
                 "amount",
                 "purpose",

@@ -7,6 +7,7 @@ The inputs of the machine are fields too, so that every number of the answer can
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -20,8 +21,9 @@ from tonnage.core.reading import build, read_fields
 from tonnage.domain.cost import Input, OwnedMachine, OwnedServer, RentOrBuyRequest
 from tonnage.domain.money import OwnedParameter
 from tonnage.domain.requests.field import fields_of
-from tonnage.errors import BadRequest, UnknownName
+from tonnage.errors import BadRequest, UnknownName, echo
 
+COUNTED: Final = re.compile(r"\s*(\d{1,6})\s*[x×]\s*(\S.*)", re.IGNORECASE)
 USUAL_SERVER: Final = "hgx-h100-8gpu"
 
 
@@ -50,19 +52,26 @@ def rent_or_buy_request(values: Mapping[str, Any], *, additions: Additions = cat
 
 def _server(name: str, additions: Additions) -> OwnedServer:
     """
-    The machine of that name; else the usual machine of the accelerator of that name, or one of a single accelerator
-    without a price; refuses other names.
+    The machine of that name; else the usual machine of the accelerator of that name ("H100", or "8 x H100" where it
+    holds eight), or one of a single accelerator without a price; refuses other names.
     """
     servers = catalog.servers()
     if name in servers:
         return servers[name]
+    counted = COUNTED.fullmatch(name)
     try:
-        part = catalog.accelerator(name, additions).id
+        part = catalog.accelerator(counted[2] if counted else name, additions).id
     except UnknownName:
         every = {*servers, *catalog.accelerators(additions)}
         raise UnknownName("machine", name, known=every) from None
     usual = next((server for server in servers.values() if server.accelerator == part), None)
-    return usual or OwnedServer(server="", accelerator=part, count=1)
+    machine = usual or OwnedServer(server="", accelerator=part, count=1)
+    if counted and int(counted[1]) != machine.count:
+        raise BadRequest(
+            f"machine: '{echo(name)}' is not in the ownership table, which has {machine.count} of them in a machine; "
+            f"name '{counted[2]}' alone and state what differs: accelerators, purchase, power"
+        )
+    return machine
 
 
 def _country(name: str, own: Mapping[str, float]) -> str:

@@ -84,7 +84,7 @@ QUESTIONS = (
         tool="plan_vision_speech_embeddings",
         form=Form(
             title="Vision, speech and embeddings",
-            about="Cameras, images, texts or audio in; how many accelerators and how much of them is used out.",
+            about="How many accelerators cameras, images, texts or audio need, and how much of them is used.",
             essentials=(
                 "model",
                 "streams",

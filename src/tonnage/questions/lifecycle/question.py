@@ -169,7 +169,7 @@ QUESTIONS = (
         tool="plan_training_then_serving",
         form=Form(
             title="Train, then serve",
-            about="How it is made and how it is served in; one bill and one timeline out.",
+            about="One bill and one timeline for making a model and serving it.",
             at_first="quick",
             essentials=(
                 "model",

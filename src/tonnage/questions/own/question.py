@@ -385,7 +385,7 @@ QUESTIONS = (
         form=Form(
             title="My accelerators",
             button="See what they serve",
-            about="What is there in; what each group serves best, what is missing, and what it draws out.",
+            about="What each group of accelerators you own serves best, what is missing, and what power it draws.",
             written=("workloads",),
             essentials=(
                 "own",

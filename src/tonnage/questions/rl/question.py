@@ -198,7 +198,7 @@ QUESTIONS = (
         tool="plan_reinforcement_learning",
         form=Form(
             title="Reinforcement learning",
-            about="Steps and lengths of rollouts in; accelerators for rollout and training, their split and cost out.",
+            about="From steps and lengths of rollouts to accelerators for rollout and training, their split and cost.",
             essentials=(
                 "model",
                 "algorithm",

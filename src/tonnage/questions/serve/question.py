@@ -205,7 +205,7 @@ QUESTIONS = (
         form=Form(
             title="Serve a model",
             short="Serve",
-            about="Requests and objectives in; accelerators, layout, latency and the bill out.",
+            about="From requests and objectives to accelerators, layout, latency and price.",
             at_first="quick",
             essentials=(
                 "model",

@@ -90,7 +90,7 @@ QUESTIONS = (
         form=Form(
             title="Fine-tune a model",
             short="Fine-tune",
-            about="A data set and a method in; accelerators, hours and dollars out.",
+            about="From a data set and a method to accelerators, hours and dollars.",
             essentials=(
                 "model",
                 "method",
@@ -126,7 +126,7 @@ QUESTIONS = (
         form=Form(
             title="Train from scratch",
             short="Train",
-            about="Tokens and a deadline in; accelerators, parallelism, days and dollars out.",
+            about="From tokens and a deadline to accelerators, parallelism, days and dollars.",
             essentials=("model", "tokens", "seq_len", "deadline", "budget", "precision", "eu", "accelerator"),
             example={"model": LLAMA_8B, "tokens": "100B", "deadline": "30 days", "seq_len": "8192"},
         ),
