@@ -186,7 +186,7 @@ def test_a_trace_at_no_path_is_one_sentence(tmp_path: Path, name: str) -> None:
             "give a word that names hold, for example 'coder'",
         ),
         (("plan", "a.yaml", "--quick"), "no option '--quick'; a request file says it itself: quick: true"),
-        (("cost", "rent-or-buy", "8xB200"), "their number (8) where the question has a field for it: accelerators"),
+        (("fit", "8B", "-a", "8xB200"), "their number (8) where the question has a field for it: accelerators"),
     ],
 )
 def test_the_nearest_fix_of_what_has_no_place(asked: tuple[str, ...], said: str) -> None:

@@ -1,5 +1,6 @@
 """The page and the API: the same bytes as the command line, sentences for what is wrong, nothing for strangers."""
 
+import html
 import json
 import re
 from pathlib import Path
@@ -213,6 +214,25 @@ def test_where_an_option_can_be_started_is_offered_and_what_is_missing_asked_for
         written = client.get(f"/export/{key}", params=sent, headers=HTML)
         assert written.status_code == 200 and sent["checkpoint"] in written.text
     assert client.get(f"/export/{key}", params={"to": "vllm", "checkpoint": "-x"}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "ready"),
+    [
+        ("plan/train", {"tokens": "1B"}, {"megatron", "slurm"}),
+        ("plan/finetune", {"tokens": "1M"}, {"axolotl", "slurm"}),
+        ("plan/batch", {"items": "1M", "prompt_tokens": "400", "output_tokens": "60"}, {"vllm-batch"}),
+        ("plan/rl", {"steps": "20", "prompts_per_step": "16", "responses_per_prompt": "8", "response_tokens": "500"},
+         {"verl"}),
+    ],
+)  # fmt: skip
+def test_a_job_is_started_from_its_page(client: Any, path: str, asked: dict[str, str], ready: set[str]) -> None:
+    page = client.get(f"/{path}", params={"model": MODEL, "accelerator": "H100", **asked}, headers=HTML).text
+    (link,) = re.findall(r'href="(/export/[^"]*)" rel="nofollow">Start it</a>', page)
+    found = client.get(link.replace("&amp;", "&"), headers={"accept": "application/json"}).json()
+    assert ready <= {*found["ready"]}
+    shown = html.unescape(client.get(link.replace("&amp;", "&"), headers=HTML).text)
+    assert all(f"{name}: {why.partition('; ')[0]}</li>" in shown for name, why in found["refused"].items())
 
 
 def test_pictures_exports_and_comparison_of_a_kept_answer(client: Any) -> None:

@@ -39,6 +39,8 @@ INSTEAD: Final = {
     "": "export a plan of one model: serve, batch, train, finetune or rl with -o plan.json",
 }
 """What can be exported in place of a plan of another kind."""
+STARTED: Final = ServePlan | TrainPlan | BatchPlan | RlPlan
+"""Plans whose options files can start."""
 Served = TypeVar("Served", ServePlan, BatchPlan)
 ServedOption = TypeVar("ServedOption", ServeOption, BatchOption)
 
@@ -78,7 +80,7 @@ def launchable_option(
     BadRequest
         Not a plan to serve or to train, nothing feasible in it, or no such option.
     """
-    if not isinstance(plan, ServePlan | TrainPlan | BatchPlan | RlPlan):
+    if not isinstance(plan, STARTED):
         kind = str(plan.__struct_config__.tag)
         raise BadRequest(f"no files are written of a plan of kind {kind}: {INSTEAD.get(kind, INSTEAD[''])}")
     if not plan.options:

@@ -28,6 +28,7 @@ from tonnage.questions.adopt.question import Adoption
 from tonnage.questions.answers import choosable, explains, explanation_of
 from tonnage.questions.budget.question import BudgetPlan
 from tonnage.questions.check.page import values_text
+from tonnage.questions.launchable import STARTED
 from tonnage.questions.predict.page import UNVERIFIED
 from tonnage.questions.question import LENGTHS
 from tonnage.record import Record
@@ -149,7 +150,7 @@ def question_page(
         waits=f"/progress/{question.path}?{asked}" if shown.waits else "",
         simulated=f"/{question.path}?{urlencode({k: v for k, v in given.items() if k != question.at_first})}",
         opens=isinstance(answer, ServePlan | TrainPlan) and bool(answer.options),
-        starts=isinstance(answer, ServePlan) and bool(answer.options),
+        starts=isinstance(answer, STARTED) and bool(answer.options),
         serves=_served(answer, given),
     )  # fmt: skip
 
@@ -285,7 +286,7 @@ def targets_page(found: Offered, *, title: str, key: str, asked: Mapping[str, st
     """Where an option can be started, what is asked for first, and why not elsewhere."""
     asked_again = {name: text for name, text in asked.items() if text and name != "to"}
     why = next(iter(found.lacking.values()), "").partition(";")[0]
-    refused = {name: re.split(r"[;:] ", reason)[0] for name, reason in found.refused.items()}
+    refused = {name: reason.partition("; ")[0] for name, reason in found.refused.items()}
     return _fill("targets.html", title=f"Start {title}", key=key, found=found, why=why, refused=refused,
                  again=asked_again, of=urlencode(asked_again))  # fmt: skip
 
