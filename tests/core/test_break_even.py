@@ -133,7 +133,9 @@ def rented() -> BatchOption:
 
 
 def priced(like: BatchOption, name: str, price: float, usd: float, *, factor: float = 1.2) -> BatchOption:
-    bill = replace(like.bill, instance_type="x8", term="on-demand", usd_per_instance_hour=price)
+    bill = replace(
+        like.bill, instance_type="x8", term="on-demand", usd_per_instance_hour=price, accelerators_per_instance=8.0
+    )
     run = replace(like.configuration, accelerator=name)
     return replace(like, configuration=run, bill=bill, cost=Quantity(value=usd, unit="USD").within(factor))
 
@@ -141,7 +143,7 @@ def priced(like: BatchOption, name: str, price: float, usd: float, *, factor: fl
 def test_a_rivals_price_is_where_it_would_cost_the_same(rented: BatchOption) -> None:
     prices = (("a", 2.0, 100.0), ("b", 4.0, 200.0), ("b", 5.0, 250.0), ("a", 1.0, 110.0))
     found = break_even_prices([priced(rented, *one) for one in prices])
-    assert [flip.input for flip in found] == ["b (x8, on-demand) below"]
+    assert [flip.input for flip in found] == ["8 x b (x8, on-demand) below"]
     assert found[0].value == pytest.approx(2.0) and found[0].now == 4.0 and not found[0].ties
     assert found[0].low < 2.0 < found[0].high < 4.0
 

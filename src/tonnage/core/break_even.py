@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
-from tonnage.catalog import part_name
+from tonnage.catalog import part_name, parts_name
 from tonnage.core.error_model import Pair, Ratio, correlation, ratio
 from tonnage.core.ranking import unlikely
 from tonnage.domain.answer import Quantity
@@ -138,12 +138,13 @@ def break_even_prices(options: Sequence[Rented]) -> tuple[BreakEven, ...]:
         if name == leader or rival.sure < best.sure:
             continue
         value = price * best.cost.value / rival.cost.value
+        instance = parts_name(rival.bill.accelerators_per_instance, name)
         over = _over(rival, best)
         # Factors by which the rival's price may be wrong: up to which it ties, and from which it has won.
         spread, certain = (over.value / over.low, over.high / over.value) if over.low > 0 else (1.0, 1.0)
         found.append(
             BreakEven(
-                input=f"{part_name(name)} ({rival.bill.instance_type}, {rival.bill.term}) below",
+                input=f"{instance} ({rival.bill.instance_type}, {rival.bill.term}) below",
                 value=value,
                 unit="USD/h",
                 becomes=f"cheaper than {part_name(leader)}",

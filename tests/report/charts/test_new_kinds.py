@@ -53,7 +53,7 @@ def test_latency_against_load_rises_and_marks_a_knee_only_below_the_largest_rate
 
     last = seen.tried[-1].rate_per_s
     own, most = (layer["data"]["values"][0]["mark"] for layer in marked(last))
-    assert own.startswith("your load 3") and most == f"most {seen.low_per_s:.3g}/s"
+    assert own.startswith("your load 3") and most == f"capacity {seen.low_per_s:.3g}/s"
     *_, higher = layers = marked(0.99 * last)
     assert higher["data"]["values"][0]["mark"] == f"knee {0.99 * last:.3g}/s"
     assert len({layer["mark"]["y"] for layer in layers}) == 3  # each name on a line of its own

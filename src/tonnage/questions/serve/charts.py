@@ -253,7 +253,7 @@ def load_chart(
         if (seen := getattr(point, metric.name)) is not None and seen[0] > 0
     ]
     limits = [(metric.title, limit) for metric, limit in objectives(slo) if metric in SPEEDS]
-    marks = [(f"most {show(most_per_s, 'count')}/s", most_per_s)]
+    marks = [(f"capacity {show(most_per_s, 'count')}/s", most_per_s)]
     if knee_per_s < max(point.rate_per_s for point in tried):  # at the last rate tried nothing queues yet
         marks.append((f"knee {show(knee_per_s, 'count')}/s", knee_per_s))
     if peak_per_s is not None:
@@ -265,7 +265,8 @@ def load_chart(
     shade = colour("latency")
     layers: list[dict[str, Any]] = [
         {"mark": {"type": "area", "fillOpacity": 0.2, "strokeOpacity": 0.9, "strokeWidth": 1},
-         "encoding": {"x": x, "y": {**y, "field": "p50"}, "y2": {"field": "p99"}, "color": shade, "stroke": shade}},
+         "encoding": {"x": x, "y": {**y, "field": "p50"}, "y2": {"field": "p99"}, "color": shade,
+                      "stroke": {**shade, "legend": None}}},
         {"mark": {"type": "line", "point": True, "tooltip": {"content": "data"}},
          "encoding": {"x": x, "y": y, "color": shade}},
         {"data": records(("mark", "rate", "place"), placed), "mark": {"type": "rule", "opacity": 0.6},
