@@ -12,6 +12,7 @@ from tests.patience import PATIENCE_S
 
 import tonnage
 from tonnage import catalog
+from tonnage.web.listings import accuracy_rows
 
 httpx = pytest.importorskip("httpx")
 
@@ -373,3 +374,11 @@ def test_offers_made_to_a_user_come_as_a_list_and_never_as_a_path(client: Any) -
     for bad in ("/etc/hostname", "quotes.yaml", {"a": 1}, 3, [3]):
         refused = client.post("/plan/serve", json={**asked, "quotes": bad})
         assert refused.status_code in (400, 422) and "quotes" in refused.text, refused.text
+
+
+def test_the_accuracy_page_has_words_for_what_it_shows(client: Any) -> None:
+    page = html.unescape(client.get("/accuracy", headers=HTML).text)
+    told = page.split("How to read it")[0]
+    assert "Time to first token (TTFT)" in told and "mean of medians" not in told
+    codes = [row["worst group"].split()[0] for row in accuracy_rows() if row["left out"] == "its source"]
+    assert codes and not [code for code in codes if f">{code} " in told or f"({code})" in told]

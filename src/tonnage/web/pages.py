@@ -32,7 +32,7 @@ from tonnage.questions.predict.page import UNVERIFIED
 from tonnage.questions.question import LENGTHS
 from tonnage.record import Record
 from tonnage.report import html
-from tonnage.report.document import Section, grid
+from tonnage.report.document import Section, Table, grid
 from tonnage.report.wording import figure_name
 from tonnage.version import __version__, can_simulate
 from tonnage.web.inputs import group_fields, inputs_of
@@ -68,6 +68,14 @@ FIRST_CONTACT: Final = (
     "Measurements that nobody here had seen, of other sources and models, were predicted before they were opened"
 )
 """As the README says it."""
+LEFT_OUT: Final = {
+    "first contact": ("First contact", "sources", f"{FIRST_CONTACT}: what to expect of a question of your own."),
+    "its source": ("A source that no fit has seen", "sources", "Each row predicted as if its source were not there."),
+    "its family": ("A model family that no fit has seen", "families",
+                   "Each row predicted as if no model of its family had been seen."),
+    "nothing (in sample)": ("In sample", "sources", "As shipped: the fits have read most of these rows."),
+}  # fmt: skip
+"""What each row of the report was predicted without -> heading, what errors are taken over, and a sentence."""
 
 
 class Shown(Record, kw_only=True):
@@ -214,26 +222,30 @@ def part_page(view: PartView) -> str:
 def accuracy_page() -> str:
     """How far predictions were off, on what no fit had seen first."""
     rows = accuracy_rows()
-    heads = ("figure", "groups>", "numbers>", "mean of medians>", "median of medians>", "worst group",
-             "covered, mean>", "covered, least", "± width>")  # fmt: skip
-    told = {
-        "first contact": ("First contact", f"{FIRST_CONTACT}: what to expect of a question of your own."),
-        "its source": ("Its source left out", "Each row predicted as if its source had never been seen."),
-        "its family": ("Its model family left out", "Each row predicted as if no model of its family had been seen."),
-        "nothing (in sample)": ("In sample", "As shipped: the fits have read most of these rows."),
-    }
-    names = [head.rstrip(">") for head in heads]
     tables = [
-        (name, about, Markup(html.table(grid(
-            heads, [tuple("" if row[name] == "-" else row[name] for name in names) for row in rows
-                    if row["left out"] == group]),
-            caption=name)))
-        for group, (name, about) in told.items()
-    ]  # fmt: skip
+        (name, about, Markup(html.table(_accuracy_table(rows, group, of=of), caption=name)))
+        for group, (name, of, about) in LEFT_OUT.items()
+    ]
     held = linked_figures(part_charts(EVERY, additions=catalog.NOTHING), key=f"accelerators/{EVERY}")
     return _fill(
         "accuracy.html", title="Accuracy", tables=tables, held=Markup(held), mark=UNVERIFIED, listing="accuracy"
     )
+
+
+def _accuracy_table(rows: Sequence[Mapping[str, str]], group: str, *, of: str) -> Table:
+    """One table of the report: sources are codes in the file, and stand here without them; families are names."""
+    heads = ("quantity", f"{of}>", "numbers>", "error, mean>", "error, median>", "worst error",
+             "in 90 % interval>", "least", "± width>")  # fmt: skip
+    found = []
+    for row in (row for row in rows if row["left out"] == group):
+        worst, least = row["worst group"], row["covered, least"]
+        if of == "sources":
+            worst, least = worst.partition(" ")[2], least.partition(" (")[0]
+        cells = (row["groups"], row["numbers"], row["mean of medians"], row["median of medians"], worst,
+                 row["covered, mean"], least, row["± width"])  # fmt: skip
+        figure = FIGURES.get(row["figure"], row["figure"][:1].upper() + row["figure"][1:])
+        found.append((figure, *("" if cell == "-" else cell for cell in cells)))
+    return grid(heads, found)
 
 
 def compare_page(columns: Sequence[tuple[str, Kept]], *, left: str, others: Sequence[tuple[str, str]]) -> str:
