@@ -117,8 +117,3 @@ class Standing(SparseRecord, kw_only=True):
     def published(self) -> float | None:
         """Its own score; None where another's places it."""
         return None if self.beside else self.score
-
-    @property
-    def cell(self) -> str:
-        """The score in a table, > where it is a lower bound."""
-        return f"{'> ' if self.beside else ''}{self.score:.1f}"

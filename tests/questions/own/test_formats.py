@@ -45,8 +45,8 @@ def test_every_format_is_there_that_none_beats_in_quality_and_speed() -> None:
 
 def test_a_row_shows_what_was_published_of_its_format_and_both_intervals() -> None:
     shown = told("local", "-a", "RTX 3090", "--model", GEMMA).output
-    assert "in q6_k, the finest format that makes 10 tokens/s." in " ".join(shown.split())
-    assert re.search(r"q4_k_m +perplexity \+1\.5 % +[\d.]+ +\d+ \(\d+-\d+\) +[\d,]+ \(\d+-[\d,]+\)", shown)
+    assert "in Q6_K, the finest format that makes 10 tokens/s." in " ".join(shown.split())
+    assert re.search(r"Q4_K_M +perplexity \+1\.5 % +[\d.]+ +\d+ \(\d+-\d+\) +[\d,]+ \(\d+-[\d,]+\)", shown)
     assert "medians of published evaluations of other models" in " ".join(shown.split())
     assert (
         "nobody published what it keeps of the score"
@@ -66,9 +66,15 @@ def test_a_list_names_faster_formats_of_its_first_model_and_intervals_of_prompts
     answer = answered("local", "-a", "RTX 3090")
     assert [row["model"] for row in answer["frontier"]] == [answer["rows"][0]["model"]] * len(answer["frontier"])
     shown = told("local", "-a", "RTX 3090", "--why").output
-    assert re.search(r"Faster: q5_k_m \d+, q4_k_m \d+, q3_k_m \d+ tokens/s \(perplexity \+0\.6 %, \+1\.5 %, ", shown)
+    assert re.search(r"Faster: Q5_K_M \d+, Q4_K_M \d+, Q3_K_M \d+ tokens/s \(perplexity \+0\.6 %, \+1\.5 %, ", shown)
     assert "models at 10 tokens/s or more, each in the finest format that does;" in " ".join(shown.split())
-    assert re.search(r"Tokens of a prompt a second\n(.+\n)*  Qwen3\.5 122B A10B: \d+ \(\d+-[\d,]+\)", shown)
+    assert re.search(r"Prompt tokens/s\n(.+\n)*  Qwen3\.5 122B A10B: \d+ \(\d+-[\d,]+\)", shown)
+
+
+def test_models_stand_by_the_score_that_is_shown_that_of_their_format() -> None:
+    shown = told("local", "-a", "RTX 3090", "--top", "20").output
+    scores = [float(text) for text in re.findall(r"  (?:Q\w+|MXFP4|BF16) +(\d\d\.\d)  ", shown)]
+    assert len(scores) >= 10 and scores == sorted(scores, reverse=True)
 
 
 @pytest.mark.parametrize(

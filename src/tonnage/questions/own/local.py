@@ -292,6 +292,11 @@ def score_of(row: LocalRow | OwnRow) -> float:
     return (row.stands.score if row.stands else 0.0) * share_kept(row.change)
 
 
+def score_cell(row: LocalRow | OwnRow) -> str:
+    """The same in a table, > where it is a lower bound; empty where none places it."""
+    return f"{'> ' if row.stands.beside else ''}{score_of(row):.1f}" if row.stands else ""
+
+
 def _answer(
     request: LocalRequest,
     machine: Machine,
@@ -339,8 +344,8 @@ def _sentence(
     own = f" Its context ends at {first.context:,} tokens." if first.context < request.context else ""
     if known == 1:
         why = f"the finest format that makes {least}" if fast else f"the fastest format; none makes {least}"
-        return f"{place} runs {name} at {rate} in {first.format}, {why}.{own}"
-    how = f"{name} ({first.format}, {rate})"
+        return f"{place} runs {name} at {rate} in {first.format.upper()}, {why}.{own}"
+    how = f"{name} ({first.format.upper()}, {rate})"
     if not fast:
         return f"{place} runs {len(best)} of {known} models, all below {least}; the best is {how}.{own}"
     rule = "each in the finest format that does; the best by published score, less what its format loses, is"

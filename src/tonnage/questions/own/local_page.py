@@ -10,7 +10,7 @@ from tonnage.core.quality import quality_kept, quality_text
 from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import LocalAnswer, LocalRow, Offload
 from tonnage.questions.own.beside import beside_document
-from tonnage.questions.own.local import no_files
+from tonnage.questions.own.local import no_files, score_cell
 from tonnage.questions.own.speed import PROMPT
 from tonnage.report.document import UNKNOWN, Command, Document, Headline, Note, Section, Table, blocks, document, grid
 from tonnage.units import GB
@@ -33,7 +33,7 @@ def local_document(answer: LocalAnswer, *, most: int | None = None) -> Document:
         map(Note, _evidence(answer, () if one else shown)),
         Note(hint=_rest(answer, len(found), len(shown))),
         why={
-            "Tokens of a prompt a second": [f"{_short(row.model)}: {_interval(row.prompt_per_s)}" for row in shown],
+            "Prompt tokens/s": [f"{_short(row.model)}: {_interval(row.prompt_per_s)}" for row in shown],
             "Start another format": [Command(row.commands[0][1]) for row in answer.frontier[1:] if row.commands],
             "Quality of the formats": dict.fromkeys(
                 text
@@ -54,26 +54,29 @@ def _start(best: LocalRow, *, faster: str) -> Section:
     (_, first), *others = best.commands
     commands = [Command(first), *(Command(f"{command}  # {engine}") for engine, command in others)]
     lacking = no_files(best.model) if " -m " in first else ""
-    return Section(f"Start {_short(best.model)} in {best.format}", blocks([*commands, lacking, faster]))
+    return Section(f"Start {_short(best.model)} in {best.format.upper()}", blocks([*commands, lacking, faster]))
 
 
 def _faster(frontier: Sequence[LocalRow]) -> str:
     """Formats of the first model that are faster than the chosen one, with what they keep; empty where none is."""
     rows = [row for row in frontier[1:] if row.decode_per_s.value > frontier[0].decode_per_s.value]
-    rates = ", ".join(f"{row.format} {_three(row.decode_per_s.value)}" for row in rows)
+    rates = ", ".join(f"{row.format.upper()} {_three(row.decode_per_s.value)}" for row in rows)
     kept = ", ".join(quality_kept(row.change) for row in rows).replace(", perplexity", ",")
     return f"Faster: {rates} tokens/s ({kept})" if rows else ""
 
 
 def _table(rows: Iterable[LocalRow], *, benchmark: str) -> Table:
-    """Models of one machine, a row each, for one request; without a benchmark formats of one model."""
+    """
+    Models of one machine, a row each, for one request, with their scores in these formats; without a benchmark formats
+    of one model.
+    """
     first = ("model", "format", f"{benchmark}>2") if benchmark else ("format", "quality")
     cells = [
         (
             *(
-                (_short(row.model), row.format, row.stands.cell if row.stands else UNKNOWN)
+                (_short(row.model), row.format.upper(), score_cell(row) or UNKNOWN)
                 if benchmark
-                else (row.format, quality_kept(row.change))
+                else (row.format.upper(), quality_kept(row.change))
             ),
             f"{row.memory_bytes / GB:.1f}",
             _interval(row.decode_per_s),
@@ -83,7 +86,7 @@ def _table(rows: Iterable[LocalRow], *, benchmark: str) -> Table:
         )
         for row in rows
     ]
-    return grid((*first, "GB>3", "tokens/s>", "prompt/s>4", "context>1", "in host memory<5"), cells)
+    return grid((*first, "GB>3", "tokens/s>", "prompt tok/s>4", "context>1", "in host memory<5"), cells)
 
 
 def _short(model: str) -> str:
@@ -110,7 +113,7 @@ def _evidence(answer: LocalAnswer, shown: Sequence[LocalRow]) -> list[str]:
     sure = all(row.decode_per_s.certified for row in rows)
     share = "90 % of measurements of such cases" if sure else "what too few sources taught to be certifiable as 90 %"
     deep, first = answer.behind_per_s, rows[0]
-    full = f", {first.format} {_three(deep)} tokens/s behind {first.context:,}" if deep is not None else ""
+    full = f", {first.format.upper()} {_three(deep)} tokens/s behind {first.context:,}" if deep is not None else ""
     how = f"Rates of {first.engine}, one request behind {PROMPT:,} tokens{full}: {bases}; in brackets {share}."
     if any(row.stands and row.stands.beside for row in shown):
         how += " >: at least, by another score."

@@ -12,7 +12,7 @@ from tonnage.core.quality import quality_kept
 from tonnage.domain.plan import option_at_rank
 from tonnage.questions.fleet.page import PAGE as FLEET_PAGE
 from tonnage.questions.own.charts import own_charts
-from tonnage.questions.own.local import told_standings
+from tonnage.questions.own.local import score_cell, told_standings
 from tonnage.questions.own.question import MixedRow, OwnedAnswer, OwnPlan, OwnRow
 from tonnage.report.document import (
     EVERY,
@@ -164,7 +164,7 @@ def _cells(row: OwnRow, *, named: bool) -> tuple[str, ...]:
     return (
         model_name(row.model),
         row.weights.removeprefix("gguf-"),
-        quality_kept(row.change) if named else row.stands.cell if row.stands else UNKNOWN,
+        quality_kept(row.change) if named else score_cell(row) or UNKNOWN,
         moved,
         f"{row.output_tokens_per_s.value:,.0f}",
         f"{row.concurrency:,.{int(row.concurrency < 10.0 and row.concurrency % 1.0 >= 0.05)}f}",
