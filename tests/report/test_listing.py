@@ -110,7 +110,7 @@ def test_a_card_shows_what_is_unknown_as_a_dash(capsys: pytest.CaptureFixture[st
     show_card(AcceleratorCard(accelerator=PART, offers=empty, ambiguity="'?' taken as X"))
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == "'?' taken as X"
-    assert {"power –", "usable memory –", "ECC –", "host link pcie4, rate not published", "source a sheet"} <= set(
+    assert {"power –", "usable memory –", "ECC –", "host link PCIe 4, rate not published", "source a sheet"} <= set(
         lines
     )
 

@@ -33,6 +33,7 @@ from tonnage.domain.requests.common import Filters
 from tonnage.optimize.layouts import WIDEST
 from tonnage.pricing.terms import billing_rules, stated_step_s
 from tonnage.record import Record
+from tonnage.units import plural
 
 
 class Site(Record, kw_only=True):
@@ -162,7 +163,7 @@ def sites(
             open_sites += _by_link(accelerator, _primary_only(held, filters.terms), listed=(*own, *able))
         else:
             excluded.append(
-                _rejection(accelerator, last, f"removes the last of {len(offers)} offers")
+                _rejection(accelerator, last, f"removes the last of {plural(len(offers), 'offer')}")
                 if offers
                 else Rejection(what=accelerator.id, verdict=_no_price(accelerator))
             )

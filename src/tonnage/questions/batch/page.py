@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from tonnage.catalog import model_name, product
 from tonnage.domain.batch_plan import BatchOption, BatchPlan, TradeOff, cheapest_on
 from tonnage.engines.registry import engine_release
@@ -61,9 +63,12 @@ def _recommendation(_: BatchPlan, best: BatchOption) -> Headline:
 
 def _meters(plan: BatchPlan, best: BatchOption) -> list[Meter]:
     deadline, budget = plan.request.deadline_s, plan.request.budget_usd
+    limited = [meter("time", best.wall_s, limit=deadline, joint=best.chance),
+               meter("cost", best.cost, limit=budget, joint=best.chance)]  # fmt: skip
+    if not (deadline and budget):  # of a single limit the chance is the one that ranks
+        limited = [replace(one, chance=chance_text(best.chance) if one.limit else "") for one in limited]
     return [
-        meter("time", best.wall_s, limit=deadline, joint=best.chance),
-        meter("cost", best.cost, limit=budget, joint=best.chance),
+        *limited,
         Meter("rate", show(best.replicas * best.items_per_s.value, "1/s")),
         Meter("per 1k items", f"${show(best.usd_per_thousand_items, 'count')}"),
         Meter("per 1M output tokens", f"${show(best.usd_per_million_output_tokens, 'count')}"),

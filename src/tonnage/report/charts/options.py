@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from tonnage.domain.answer import Quantity
 from tonnage.report.charts.chart import LOW, SIDES, Chart, axis, log_axis, past_end, records, side
+from tonnage.report.wording import money as priced
 
 MOST_POINTS: Final = 60
 MOST_LABELS: Final = 4
@@ -26,8 +27,6 @@ APART: Final = (0.34, 0.11)
 """Room that a name takes, of the width and the height; another within it is not written. [-]"""
 ROOM: Final = 1.25
 """Right end of the axis over the limit: what exceeds it by more tells nothing that decides. [-]"""
-WHOLE_USD: Final = 1000.0
-"""From which on names leave out cents. [USD]"""
 SOLID: Final = "datum.evidence == 'measured' || datum.evidence == 'calibrated'"
 """Points of measured speed are filled, others open: the marks of the tables."""
 
@@ -84,12 +83,12 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis, chosen: i
     best = _frontier(points)
     right = _right(points, best, time.limit)
     x, place = _across(points, time, right=right)
-    top = max(point.usd for point in points)
+    top, per_run = max(point.usd for point in points), not money.unit.endswith("/h")
     y = axis("usd", f"{money.unit} (down is cheaper)", scale={"domain": [0, 1.06 * top], "nice": True})
     values = [
         (
             *point,
-            f"{point.option}, ${point.usd:,.{0 if point.usd >= WHOLE_USD else 2}f}",
+            f"{point.option}, {priced(point.usd) if per_run else f'${point.usd:,.2f}'}",
             side(place(point.value)),
             point.usd > LOW * top,
         )
