@@ -14,7 +14,9 @@ import msgspec
 from tonnage.catalog import model_name
 from tonnage.domain.machine import LocalAnswer
 from tonnage.domain.metrics import OBJECTIVES, SPEEDS
+from tonnage.domain.train_plan import TrainPlan
 from tonnage.questions.answers import charts_of, document_of, explains, explanation_of, works
+from tonnage.questions.rl.question import RlPlan
 from tonnage.record import Record
 from tonnage.report import html
 from tonnage.report.charts.chart import Chart
@@ -359,7 +361,8 @@ def _tabs(
         held[OPENED] = [
             "".join(_section(block, without=answer.sentence) for block in explanation_of(answer, rank=option).why)
         ]
-    return tuple((name, "".join(parts)) for name, parts in held.items() if any(parts))
+    of_job = {"Load": "Run"} if isinstance(answer, TrainPlan | RlPlan) else {}
+    return tuple((of_job.get(name, name), "".join(parts)) for name, parts in held.items() if any(parts))
 
 
 def _tab(title: str) -> str:

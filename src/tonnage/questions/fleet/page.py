@@ -383,8 +383,14 @@ def _by_hour(plan: FleetPlan) -> Chart | None:
                 kind="ordinal",
                 axis={"labelAngle": 0, "labelOverlap": True},
             ),
-            "y": axis("count", "instances" if whole else "instances, mean of the hour", aggregate="sum", stack="zero"),
-            "color": colour("instance"),
+            "y": axis(
+                "count",
+                "instances" if whole else "instances, mean of the hour",
+                aggregate="sum",
+                stack="zero",
+                axis={"tickMinStep": 1} if whole else {},
+            ),
+            "color": {**colour("instance"), "legend": {"columns": 1, "labelLimit": 0}},
         },
     }
     return Chart(

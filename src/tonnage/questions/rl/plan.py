@@ -205,7 +205,7 @@ def _arithmetic(option: RlOption) -> str:
 
 
 def _risk(option: RlOption) -> str:
-    return "" if option.sure else f"deadline, budget and memory hold with {whole_percent(option.chance)} only"
+    return "" if option.sure else f"keeps every limit, memory among them, with {whole_percent(option.chance)} only"
 
 
 def _cheaper_at_risk(options: tuple[RlOption, ...]) -> str:
