@@ -62,6 +62,7 @@ def _recommendation(_: BatchPlan, best: BatchOption) -> Headline:
 
 
 def _meters(plan: BatchPlan, best: BatchOption) -> list[Meter]:
+    """Time and cost against their limits, the rate of all replicas, and what so many items or tokens cost."""
     deadline, budget = plan.request.deadline_s, plan.request.budget_usd
     limited = [meter("time", best.wall_s, limit=deadline, joint=best.chance),
                meter("cost", best.cost, limit=budget, joint=best.chance)]  # fmt: skip

@@ -40,8 +40,8 @@ def rent_or_buy_document(answer: RentOrBuy, *, most: int | None = None) -> Docum
         answer=_decision(answer),
         meters=[
             Meter(f"owning for {_kept(answer)}", money(answer.owning.value), interval=limits(answer.owning)),
-            Meter("per used accelerator-hour", f"${owned.value:,.2f}", interval=limits(owned)),
-            Meter("per accelerator-hour", f"${answer.owned_usd_per_hour:,.2f}"),
+            Meter("owned, per used accelerator-hour", f"${owned.value:,.2f}", interval=limits(owned)),
+            Meter("owned, per accelerator-hour", f"${answer.owned_usd_per_hour:,.2f}"),
         ],
         table=_rents(answer, rents) if rents else None,
         risks=[
@@ -101,7 +101,7 @@ def _decision(answer: RentOrBuy) -> Headline:
     return Headline(
         best.advice,
         details=(f"{provider_name(best.provider)}, {best.term}, price of {best.as_of}",),
-        price=f"${price:,.2f} a used hour",
+        price=f"${price:,.2f} per used accelerator-hour",
         beside=f"owning ${owned.value:,.2f}{odds}",
         good=answer.feasible,
     )
