@@ -91,5 +91,5 @@ def test_a_chosen_option_is_what_card_charts_and_reasons_are_about() -> None:
 def test_a_job_has_a_tab_of_its_run_and_a_service_one_of_its_load() -> None:
     job = tonnage.plan_train("meta-llama/Llama-3.1-8B", tokens="1B", accelerator="H100", count=8)
     service = tonnage.plan_serve("8B", rate="2/s", traffic="chat", accelerator="L40S", quick=True)
-    assert [name for name, _ in view.answer_view(job, key="k", path="plan/train", given={}).tabs][0] == "Run"
-    assert [name for name, _ in view.answer_view(service, key="k", path="plan/serve", given={}).tabs][0] == "Load"
+    assert next(name for name, _ in view.answer_view(job, key="k", path="plan/train", given={}).tabs) == "Run"
+    assert next(name for name, _ in view.answer_view(service, key="k", path="plan/serve", given={}).tabs) == "Load"
