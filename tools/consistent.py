@@ -169,7 +169,11 @@ def _of_choices(plan: RankedPlan[Any, Any]) -> Iterator[str]:
 
 
 def _of_measurement(found: FirstMeasurement) -> Iterator[str]:
-    """A result on the far side of the prediction is the less likely half."""
+    """A result on the far side of the prediction is the less likely half; of two ends the lower stands first."""
+    if found.above is not None and found.below is not None:
+        if not found.above < found.below:
+            yield f"measures between {found.above} and {found.below}"
+        return
     limit = found.above if found.above is not None else found.below
     if limit is None or found.predicted is None:
         return

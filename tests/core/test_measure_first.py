@@ -107,6 +107,17 @@ def test_no_rival_is_measured_that_leads_only_where_it_is_slower(margin: float) 
     assert found.becomes in ("", "option 1")
 
 
+def test_where_the_first_leads_again_both_ends_are_said() -> None:
+    """Two options of one part: a little faster, the second needs a replica less; faster still, so does the first."""
+    first = rival(0, 1.0, configuration=on_one_part(1))._replace(cost=lambda faster: 0.4 if faster > 0.8 else 1.0)
+    second = rival(1, 1.2, configuration=on_one_part(2))._replace(cost=lambda faster: 0.8 if faster > 0.3 else 1.2)
+    found = likeliest_to_overturn([first, second], confidence=0.5)
+    assert found.option == 1 and found.above is not None and found.below is not None
+    assert found.above < found.below < found.predicted and "between" in found.sentence
+    ends = [math.log(found.predicted / value) / WIDTH for value in (found.below, found.above)]
+    assert found.chance == pytest.approx(NORMAL.cdf(ends[1]) - NORMAL.cdf(ends[0]), abs=1 / 40)
+
+
 def test_nothing_is_promised_where_nothing_is_likely_to_change() -> None:
     found = likeliest_to_overturn([rival(0, 1.0), rival(1, 9.0)], confidence=0.8)
     assert found.chance == 0.0 and found.above is found.below is None and not found.becomes

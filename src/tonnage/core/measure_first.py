@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -114,7 +115,7 @@ def likeliest_to_overturn(rivals: Sequence[Rival], *, confidence: float, of: int
     """
     needed = score_of(end_at(confidence))
     best, lead, where = 0.0, next(rival for rival in rivals if of in (None, rival.place)), (0.0, 0, False)
-    chance = 0.0
+    chance, far = 0.0, math.inf
     alone = lead
     # What is ranked behind for its price's trust, say, is behind it whatever its speed.
     while ahead := _choice(rivals, rivals[0], 0.0, needed=needed, prior=True):
@@ -126,15 +127,24 @@ def likeliest_to_overturn(rivals: Sequence[Rival], *, confidence: float, of: int
         if share > best:
             best, lead, where = share, rival, _turning_point(rivals, rival, picks, needed=needed)
             edge, _, slow = where
+            order = slice(None, None, -1) if slow else slice(None)
+            beyond = [(at, pick) for at, pick in zip(_outcomes()[order], picks[order], strict=True)
+                      if (at <= edge if slow else at >= edge)]  # fmt: skip
             # Beyond the edge an option that shares its error may lead in its place: the first is overturned as well.
-            beyond = [pick for pick, at in zip(picks, _outcomes(), strict=True) if (at <= edge if slow else at >= edge)]
-            chance = sum(pick != 0 for pick in beyond) / _STEPS
+            # Farther on the first may lead again, with fewer replicas: the side ends there.
+            held = [*takewhile(lambda one: one[1] != 0, beyond)]
+            chance = len(held) / _STEPS
+            far = (held[-1][0] + beyond[len(held)][0]) / 2.0 if len(held) < len(beyond) else math.inf
     if best < LEAST:
         return narrows(alone, "no likely result changes the choice")
     outcome, becomes, slower = where
     unit, value = lead.measured.unit, lead.at(outcome)
     above = slower == (unit == "s")
-    told = f"predicted {show(lead.measured.value, unit)}; {'over' if above else 'under'} {show(value, unit)}"
+    end = None if far == math.inf else lead.at(far)
+    when = f"{'over' if above else 'under'} {show(value, unit)}"
+    if end is not None:
+        when = f"between {show(min(value, end), unit)} and {show(max(value, end), unit)}"
+    told = f"predicted {show(lead.measured.value, unit)}; {when}"
     other = rivals[becomes]
     twin = other.what == lead.what
     then = "it leads" if other is lead else f"option {other.place + 1} leads" if twin else f"{other.what} leads"
@@ -146,8 +156,8 @@ def likeliest_to_overturn(rivals: Sequence[Rival], *, confidence: float, of: int
         quantity=lead.name,
         unit=unit,
         predicted=lead.measured.value,
-        above=value if above else None,
-        below=None if above else value,
+        above=value if above else end,
+        below=end if above else value,
         chance=chance,
         becomes=other.what,
         minutes=MINUTES,

@@ -223,7 +223,7 @@ class FirstMeasurement(SparseRecord, kw_only=True):
     unit: str
     predicted: float
     above: float | None = None
-    """From this value on another option leads."""
+    """From this value on another option leads; with `below`, between the two."""
     below: float | None = None
     """Down from this value another option leads."""
     chance: float = 0.0
