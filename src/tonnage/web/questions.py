@@ -202,16 +202,16 @@ QUESTIONS: Final[dict[str, Question]] = {
 
 
 def field_problems(question: Question, given: Mapping[str, str], *, additions: Additions) -> dict[str, str]:
-    """What is wrong with each field by itself, for a form that says it all at once; empty where nothing is."""
-    known = {field.name: field for field in question.fields}
+    """What is wrong with each field by itself, in the order of the form, which says it all at once; empty = nothing."""
     found: dict[str, str] = {}
     if given.get("traffic") == OWN_LENGTHS:
         found = {name: _missing(name) for name in LENGTHS if not given.get(name)}
-    for name, value in given.items():
+    for field in question.fields:
+        name, value = field.name, given.get(field.name)
         own = name == "traffic" and value == OWN_LENGTHS
-        if name in known and name not in question.as_yaml and value and not own:
+        if name not in question.as_yaml and value and not own:
             try:
-                check_value(value, known[name], additions=additions)
+                check_value(value, field, additions=additions)
             except TonnageError as wrong:
                 found[name] = str(wrong)
     return found

@@ -7,8 +7,8 @@
 # Runs in a checkout of Megatron-LM.
 # DATA is what --data-path takes, TOKENIZER a Hugging Face id or folder, CHECKPOINTS a shared folder.
 # Learning rate and schedule: add --lr and --lr-decay-style after the script's name.
-# Starts from random weights. To go on from released ones (continued pre-training), add --pretrained-checkpoint with
-# a folder that tools/checkpoint/convert.py has converted for the degrees below.
+# Starts from random weights. To go on from released ones (continued pre-training), add --pretrained-checkpoint
+# with a folder that tools/checkpoint/convert.py has converted for the degrees below.
 set -euo pipefail
 : "${DATA:?prefix of the tokenised data}"
 : "${TOKENIZER:?id or folder of the tokenizer}"
