@@ -74,7 +74,7 @@ def matrix_of(answer: Any) -> Matrix | None:
             MatrixRow(
                 name=model_name(model),
                 size=f"{first.parameters / BILLION:.3g} B",
-                score=first.stands.cell if first.stands else "",
+                score=f"{'> ' if stands.beside else ''}{stands.score:.1f}" if (stands := first.stands) else "",
                 cells=tuple(cells.get(head, Cell()) for head in heads),
             )
         )
