@@ -102,7 +102,7 @@ def _cells(row: LocalRow) -> list[str]:
     rate = row.decode_per_s
     low, high = rate.low or rate.value, rate.high or rate.value
     return [
-        row.format,
+        row.format.upper(),
         quality_kept(row.change),
         f"{rate.value:.0f} ({low:.0f}-{high:.0f})",
         f"{row.prompt_per_s.value:,.0f}",
@@ -118,7 +118,7 @@ def _lead(answer: LocalAnswer) -> str:
         return answer.sentence
     first, best = answer.beside[0], max(able, key=lambda found: found.row.decode_per_s.value if found.row else 0.0)
     assert best.row is not None
-    what = f"{model_name(best.row.model)} in {best.row.format}, {best.row.decode_per_s.value:.0f} tokens/s"
+    what = f"{model_name(best.row.model)} in {best.row.format.upper()}, {best.row.decode_per_s.value:.0f} tokens/s"
     if best is first:
         return f"None of these is faster than {first.machine}: {what}."
     if first.row is None:
