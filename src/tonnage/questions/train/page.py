@@ -133,7 +133,11 @@ def _why_not_cheapest(plan: TrainPlan) -> str:
     """Why a cheaper option, as sure, does not lead: people's work, which is on no bill; empty where none is."""
     named = {choice.name: plan.options[choice.option] for choice in plan.choices}
     other = named.get("cheapest")
-    if other is None or "recommended" not in named or software_spec(other.configuration.software).plain_scripts:
+    # Where no software was named, what a fine-tune runs in by habit needs no work.
+    works = isinstance(plan.request, FineTune) and plan.request.framework is None
+    if other is None or "recommended" not in named or not works:
+        return ""
+    if software_spec(other.configuration.software).plain_scripts:
         return ""
     name, price = accelerators_text(other), show(other.cost.value, "USD")
     return f"Not the cheapest: {name} at {price}, in {other.configuration.software}: a day of work to convert weights."
