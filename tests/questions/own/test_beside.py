@@ -8,23 +8,24 @@ import pytest
 from tests.command import told
 
 import tonnage
-from tonnage import catalog
 from tonnage.errors import TonnageError
 
 QWEN = {"model": "Qwen/Qwen3.6-27B", "context": "32k"}
 
 
 def test_each_machine_is_what_it_is_alone() -> None:
-    names = ["2 x RTX 3090", "RTX 5090", "M4 Max 64GB", "2 RTX 3090 + 1 RTX 4090"]
+    names = ["2 x RTX 3090", "RTX 5090", "M4 Max 64GB", "2 RTX 3090 + 1 RTX 4090", "RTX 3090"]
     found = tonnage.local(names[0], beside=names[1:], **QWEN).beside
     assert [one.row for one in found] == [tonnage.local(name, **QWEN).rows[0] for name in names]
-    cards, mac, mixed = found[0], found[2], found[3]
-    assert cards.price_usd == 2 * (catalog.accelerator("rtx-3090").street_price_usd or 0.0) and not cards.whole
+    cards, mac, mixed, card = found[0], found[2], found[3], found[4]
+    assert card.price_usd and cards.price_usd == 2 * card.price_usd and not cards.whole
     assert mac.whole and mixed.price_usd is None and mixed.watts is None
+    prices = []
     for one in (cards, found[1], mac):
         assert one.watts and one.row and one.row.board_w and one.watts > one.row.board_w.value
-        usd_per_kwh = one.usd_per_million / (one.watts / one.row.decode_per_s.value / 3.6)
-        assert usd_per_kwh == pytest.approx(catalog.parameter("electricity_default", "US").value)
+        prices.append(one.usd_per_million / (one.watts / one.row.decode_per_s.value / 3.6))
+    said = told("local", "-a", names[0], "--beside", names[1], "--model", QWEN["model"]).output
+    assert prices == pytest.approx([0.085] * 3, abs=5e-4) and "electricity at $0.085/kWh" in said
 
 
 def test_stated_host_memory_is_that_of_every_machine_with_a_host_of_its_own() -> None:
