@@ -39,7 +39,7 @@ def test_a_chart_that_stands_alone_fills_its_tab(visit: Any, dark: bool) -> None
 
 def test_a_whisker_that_leaves_the_meter_ends_in_an_arrow(visit: Any) -> None:
     page = visit(
-        "/plan/serve?model=8B&rate=3/s&traffic=chat&ttft=1+s&tpot=9+ms&accelerator=L40S&quick=true", width=1440
+        "/plan/serve?model=8B&rate=3/s&traffic=chat&ttft=1+s&tpot=10+ms&accelerator=RTX+4090&quick=true", width=1440
     )
     answered(page)
     meters = page.query_selector_all(".meters .track")
