@@ -162,7 +162,8 @@ def looser(asked: Fields, draw: random.Random) -> Iterator[tuple[str, Fields]]:
         if others:
             yield name, asked | {name: [*asked[name], draw.choice(others)]}
     if "provider" in asked:
-        yield "provider", {name: value for name, value in asked.items() if name != "provider"}
+        # Who names a provider takes strangers' machines too, which nobody else is offered unasked.
+        yield "provider", {name: value for name, value in asked.items() if name != "provider"} | {"community": True}
     yield "term", asked | {"term": ["on-demand", "spot"]}
 
 

@@ -56,6 +56,14 @@ def test_a_mix_beats_the_best_single_kind_and_the_simulation_holds() -> None:
     assert chat.tpot_s <= 0.08
 
 
+def test_a_part_of_a_large_instance_is_no_yardstick_for_a_small_load() -> None:
+    # An eighth of a machine of MI300X put A100 out of the question, and the whole machine was rented for five times it.
+    load = {"model": "openai/gpt-oss-120b", "rate": "3/s", "traffic": "chat", "ttft": "500 ms", "tpot": "50 ms"}
+    asked = {"accelerator": "A100,MI300X", "quick": True, "workloads": [load]}
+    few, more = (tonnage.plan_fleet(provider=names, **asked).bill for names in ("verda", "verda,crusoe"))
+    assert more.value <= few.value
+
+
 def test_the_bill_is_the_sum_of_its_lines_and_of_its_instances() -> None:
     plan = mixed()
     assert plan.bill.value == pytest.approx(math.fsum(part.value for part in plan.bill.parts), rel=1e-12)

@@ -158,17 +158,21 @@ def cost_per_unit(candidate: Candidate, held: Stock, *, bucket: int) -> float:
     return min(prices) / held.offer.count * candidate.share / (rate * 3600.0)
 
 
-def _cost_of_load(workload: FleetWorkload, candidate: Candidate, held: Stock) -> float:
+def _cost_of_load(workload: FleetWorkload, candidate: Candidate, held: Stock, *, alone: bool = False) -> float:
     """
     What the whole load costs there in whole replicas: of a small service the smallest slice is the cheapest, however
-    expensive a request would be on a full one. [USD/h]
+    expensive a request would be on a full one. On instances that others fill, or `alone` on them. [USD/h]
     """
     rate = candidate.mix_per_s(workload)
     if rate <= 0 or workload.rate_per_s <= 0:
         return math.inf
     bucket = max(range(len(candidate.rates)), key=lambda b: candidate.rates[b])
     replica = cost_per_unit(candidate, held, bucket=bucket) * candidate.rates[bucket] * 3600.0
-    return replica * math.ceil(workload.rate_per_s * workload.shape.peak_to_mean / rate)
+    replicas = math.ceil(workload.rate_per_s * workload.shape.peak_to_mean / rate)
+    if not alone:
+        return replica * replicas
+    count = held.offer.count
+    return replica / candidate.share * count * math.ceil(replicas * candidate.share / count)
 
 
 def is_dominated_instance(one: Stock, machines: list[Stock], *, found: list[Candidate]) -> bool:
@@ -408,7 +412,8 @@ def keep_near_least(
         for bucket in range(len(candidate.rates)):
             key = (candidate.workload, bucket)
             least[key] = min(least.get(key, math.inf), cost_per_unit(candidate, one, bucket=bucket))
-        whole = _cost_of_load(request.workloads[candidate.workload], candidate, one)
+        # An instance for a load alone can be had; a part of one only beside others, who may not be there.
+        whole = _cost_of_load(request.workloads[candidate.workload], candidate, one, alone=True)
         least_whole[candidate.workload] = min(least_whole.get(candidate.workload, math.inf), whole)
     limited = bool(request.quotas or request.own)
     far = FAR * 2.0 if limited else FAR
