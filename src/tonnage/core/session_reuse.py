@@ -40,6 +40,8 @@ from tonnage.simulation.session_steady import (
 )
 from tonnage.simulation.step_parts import has_states
 
+FALLS: Final = -0.5
+"""Of the rate that a cache allows, over that which its hits were found at, in logarithms: until two are known. [-]"""
 ROUNDS: Final = 6
 """Of rate and hits, at most."""
 CLOSE: Final = 0.03
@@ -200,16 +202,18 @@ def with_reuse(
     build: Callable[[Lengths], Replica],
     best_of: Callable[[Replica], Point | None],
     answers: bool = True,
+    near: Replica | None = None,
 ) -> Replica:
     """
     The replica as `build` makes it from lengths, with what its cache gives at the rate that it then takes.
 
     As built, without that, where nothing is known of sessions, hits are stated, the engine caches no prefixes or the
     model does not fit. `best_of` gives the largest load that a replica takes within the objectives, None where there
-    is none. Without `answers` it is a worker that computes prompts and hands their caches over.
+    is none. Without `answers` it is a worker that computes prompts and hands their caches over. The search begins at a
+    replica `near` whose cache was found to give about as much, else at one without reuse.
     """
     lengths = _stated_hits(request)
-    plain = build(lengths)
+    plain = near if near is not None and near.reuse is not None else build(lengths)
     profile = profile_of(request.sessions, lengths)
     caching = plain.engine.prefix_caching if plain.times is not None else None
     if profile is None or not caching or plain.times is None or _too_short(profile, lengths):
@@ -221,9 +225,9 @@ def with_reuse(
     best = best_of(plain)
     # Where the whole prompt is too slow, what sessions leave of it may not be: a first guess from the work alone.
     rate = best.rate_per_s if best is not None else 0.5 / max(plain.times.prefill_work_s, 1e-6)
-    token_s = plain.times.prefill_s / max(1.0, lengths.prompt_tokens)
-    found = plain
-    for turn in range(ROUNDS):
+    token_s = plain.times.prefill_s / (plain.reuse.computed_tokens if plain.reuse else max(1.0, lengths.prompt_tokens))
+    found, slope, before = plain, FALLS, (0.0, 0.0)
+    for _ in range(ROUNDS):
         met = turns_apart(turns, 0.0 if best is None else best.ttft_mean_s + lengths.output_tokens * best.tpot_mean_s)
         reuse, classes = reused_at(request, plain, turns=met, rate_per_s=rate, token_s=token_s)
         reuse = replace(reuse, answers=answers)
@@ -238,7 +242,11 @@ def with_reuse(
         best = best_of(found)
         if best is None or abs(best.rate_per_s / rate - 1.0) < CLOSE:
             break
-        rate = best.rate_per_s if turn < 2 else math.sqrt(rate * best.rate_per_s)
+        seen = math.log(rate), math.log(best.rate_per_s)
+        if any(before):
+            slope = min(0.0, (seen[1] - before[1]) / (seen[0] - before[0]))
+        # Where the line through both pairs has the rate that a cache allows at the one that its hits were found at.
+        rate, before = math.exp((seen[1] - slope * seen[0]) / (1.0 - slope)), seen
     return found
 
 

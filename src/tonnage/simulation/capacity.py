@@ -48,6 +48,8 @@ WINDOW_REQUESTS: Final = 5.0
 """Of the second over which burstiness is counted, at the rate where it is published. [requests]"""
 PRECISE: Final = 1.005
 """A capacity is narrowed to this factor. [-]"""
+_STEEP: Final = 1.0
+"""Beyond a limit by more than this factor's logarithm, how far says nothing of where the limit is met. [-]"""
 
 
 class Point(Record, kw_only=True):
@@ -62,6 +64,10 @@ class Point(Record, kw_only=True):
     ttft_mean_s: float
     ttft_tail_s: float
     e2e_tail_s: float
+
+    def tails(self) -> dict[str, float]:
+        """Latencies at the percentile of the objectives, by name. [s]"""
+        return {"ttft_s": self.ttft_tail_s, "tpot_s": self.tpot_tail_s, "e2e_s": self.e2e_tail_s}
 
     def means(self, output_tokens: float) -> dict[str, float]:
         """Mean latencies of answers of so many tokens, by name. [s]"""
@@ -272,13 +278,11 @@ class Steady(Record):
                 return self.full, True
             point = _point(self.times, self.load, step, busy)
             return msgspec.structs.replace(point, rate_per_s=rate_per_s), False
-        if self.unit.rate(self, most) <= rate_per_s:
+        unit = self.unit
+        if unit.rate(self, most) <= rate_per_s:
             return self.full, True
-        low, high = LONE / 10.0, most
-        while high / low > PRECISE:
-            middle = math.sqrt(low * high)
-            low, high = (middle, high) if self.unit.rate(self, middle) < rate_per_s else (low, middle)
-        return self.at(high), False
+        _, busy = narrowed(LONE / 10.0, most, beyond=lambda load: math.log(unit.rate(self, load) / rate_per_s))
+        return self.at(busy), False
 
     def largest(self, known: dict[float, Point] | None = None) -> tuple[Point, str] | tuple[None, str]:
         """
@@ -288,7 +292,7 @@ class Steady(Record):
         ----------
         known : dict of float to Point, optional
             Concurrency -> the steady state there, filled as it is computed: whoever asks again under other objectives,
-            all else alike, keeps it, because the bisection halves the same interval.
+            all else alike, keeps it.
 
         Returns
         -------
@@ -307,15 +311,48 @@ class Steady(Record):
         broken = first_broken(at(LONE), self.load.slo)
         if broken:
             return None, broken
-        low, high = LONE, self.most
+        limits, most = stated(self.load.slo), self.most
+        if first_broken(at(most), self.load.slo) is None:
+            return self.full, "kv" if most >= self.room else "prefill"
+
+        def beyond(concurrency: float) -> float:
+            tails = at(concurrency).tails()
+            return max(math.log(tails[name] / limit) for name, limit in limits.items())
+
+        low, high = narrowed(LONE, most, beyond=beyond)
         limit = first_broken(at(high), self.load.slo)
-        if limit is None:
-            return self.full, "kv" if high >= self.room else "prefill"
-        while high / low > PRECISE:
-            middle = math.sqrt(low * high)
-            broken = first_broken(at(middle), self.load.slo)
-            low, high, limit = (low, middle, broken) if broken else (middle, high, limit)
+        assert limit is not None
         return at(low), limit
+
+
+def narrowed(low: float, high: float, *, beyond: Callable[[float], float]) -> tuple[float, float]:
+    """
+    Loads within `PRECISE` of each other of which the first is not beyond a limit, and the second is.
+
+    `beyond` is not positive at `low`, and positive at `high`: the logarithm of what is found over its limit. In the
+    logarithm of the load, by interpolation, truncation and projection (Oliveira and Takahashi, ACM Trans. Math. Softw.
+    47, 2020): at most one look more than halving takes, and a third of them where the curve is smooth.
+
+    Examples
+    --------
+    >>> [round(load, 1) for load in narrowed(0.01, 1000.0, beyond=lambda load: math.log(load / 40.0))]
+    [39.9, 40.1]
+    """
+    a, b, width = math.log(low), math.log(high), math.log(PRECISE)
+    under, over = (min(_STEEP, max(-_STEEP, beyond(end))) for end in (low, high))
+    slack = width * 2.0 ** math.ceil(math.log2(max(1.0, (b - a) / width)))
+    first = b - a
+    while b - a > width:
+        middle, straight = (a + b) / 2.0, (b * under - a * over) / (under - over)
+        toward = math.copysign(1.0, middle - straight)
+        cut = 0.2 * (b - a) ** 2 / first
+        tried = straight + toward * cut if cut <= abs(middle - straight) else middle
+        room = max(0.0, slack - (b - a) / 2.0)
+        tried = tried if abs(tried - middle) <= room else middle - toward * room
+        value = min(_STEEP, max(-_STEEP, beyond(math.exp(tried))))
+        (a, under), (b, over) = ((tried, value), (b, over)) if value <= 0.0 else ((a, under), (tried, value))
+        slack /= 2.0
+    return math.exp(a), math.exp(b)
 
 
 def interpolated(batches: tuple[float, ...], factors: tuple[float, ...], *, concurrency: float) -> float:

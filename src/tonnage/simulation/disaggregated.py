@@ -42,7 +42,7 @@ from tonnage.physics.cache import cache_bytes_per_sequence
 from tonnage.physics.operators import operator_s
 from tonnage.physics.work import Operator
 from tonnage.record import Record
-from tonnage.simulation.capacity import LONE, PRECISE, Point, Steady, at_concurrency, quantile_factor
+from tonnage.simulation.capacity import LONE, Point, Steady, at_concurrency, narrowed, quantile_factor
 from tonnage.simulation.closed_loop import RequestSeen, drawn_lengths, served_means, weighted_requests
 from tonnage.simulation.mean_step import MOST_BUSY, ReplicaTimes, decode_step_s
 from tonnage.simulation.simulated import Served
@@ -76,11 +76,7 @@ class Unit(Record):
             least = min(least, MOST_BUSY * self.encoders.most)
         if self.rate(one, top) <= least:
             return top
-        low, high = LONE, top
-        while high / low > PRECISE:
-            middle = math.sqrt(low * high)
-            low, high = (middle, high) if self.rate(one, middle) <= least else (low, middle)
-        return low
+        return narrowed(LONE, top, beyond=lambda load: math.log(self.rate(one, load) / least))[0]
 
     def at(self, one: Steady, concurrency: float) -> Point:
         """The unit's steady state in which each decode worker has so many requests, encoding of images included."""

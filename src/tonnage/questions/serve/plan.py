@@ -250,8 +250,8 @@ def _search_formats(
     plain = [one for one in outcomes if isinstance(one, Candidate)]
     varied: dict[tuple[str, int], Candidate] = {}
     for at in chances_of(request):
-        made = best_settings(at, asked.model, looked_at=tried.looked_at, outcome_of=outcome)
-        made += kept_apart(at, [*plain, *made], known=known)
+        made = best_settings(at, asked.model, looked_at=tried.looked_at, outcome_of=outcome, most=most)
+        made += kept_apart(at, [*plain, *made], known=known, most=most)
         varied |= {(repr(one.configuration), id(one.site)): one for one in made}
     outcomes += varied.values()
     candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]

@@ -55,12 +55,14 @@ def best_settings(
     *,
     looked_at: Sequence[tuple[Site, Outcome]],
     outcome_of: OutcomeOf,
+    most: float = math.inf,
 ) -> list[Candidate]:
     """
     Of each that was looked at the setting with which a replica carries most, fewer changes first, where that is more
-    than without: in the order of what they cost at least, until none that is left can cost less than the best plan.
+    than without: in the order of what they cost at least, until none that is left can cost less than the best plan, or
+    than `most` [USD/h].
     """
-    best = min((sure_cost(request, one, factor=LEAST) for _, one in looked_at), default=math.inf)
+    best = min((most, *(sure_cost(request, one, factor=LEAST) for _, one in looked_at)))
     tries: list[tuple[float, int, Site, Outcome, Configuration]] = []
     variations = Variations(request, model)
     for site, found in looked_at:

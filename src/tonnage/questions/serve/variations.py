@@ -166,16 +166,16 @@ def _variation_notes(request: Serve, model: Model) -> tuple[str, ...]:
     return (tried, *(draft_notes(request, model) if model.id in eagle_targets() else ()))
 
 
-def kept_apart(request: Serve, found: list[Candidate], *, known: Known) -> list[Candidate]:
+def kept_apart(request: Serve, found: list[Candidate], *, known: Known, most: float = math.inf) -> list[Candidate]:
     """
     Prompts and answers on workers of their own, where that costs less than the same configuration, and than any other.
 
     Apart, workers take at most what they keep up with together: what their replicas would cost, at least two, is the
     least. In that order, until none that is left can cost less than the best plan, even if a simulation that follows
-    leaves that `LEAST` of what is predicted. `known` keeps what no load moves.
+    leaves that `LEAST` of what is predicted, or than `most` [USD/h]. `known` keeps what no load moves.
     """
     left = LEAST if _simulated(request) else 1.0
-    best, tries = math.inf, list[tuple[float, int, Candidate]]()
+    best, tries = most, list[tuple[float, int, Candidate]]()
     for one in found:
         if _may_split(request, one):
             least = least_with(request, one, site=one.site, gain=1.0, fewest=2)

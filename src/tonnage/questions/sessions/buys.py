@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tonnage.simulation.disaggregated import Unit
 
 
-def unit_within(request: Serve, deployment: Deployment, *, unit: Unit) -> tuple[Replica, Steady | None]:
+def unit_within(request: Serve, deployment: Replica, *, unit: Unit) -> tuple[Replica, Steady | None]:
     """
     A worker with what it finds again, and the steady states of a unit of as many of them; None in their place where a
     worker does not hold the model.
@@ -53,7 +53,7 @@ def unit_within(request: Serve, deployment: Deployment, *, unit: Unit) -> tuple[
         best = made.largest()[0] if made else None
         return best and replace(best, rate_per_s=best.rate_per_s / unit.prefill)
 
-    worker = with_reuse(request, build=build, best_of=best_of, answers=False)
+    worker = with_reuse(request, build=build, best_of=best_of, answers=False, near=deployment)
     return worker, of(worker)
 
 
