@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.validation.predictors import crashing, fixed
 
 from tonnage.domain.case import InferCase, ServeCase, TrainCase
+from tonnage.domain.precision import Precision
 from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName
 from tonnage.questions.predict.case_lines import LONGEST_LINE, answers, case_of_object, raw_cases
 
@@ -68,6 +69,11 @@ def test_every_published_load_is_read(traffic: dict[str, Any]) -> None:
     assert isinstance(case_of_object({**SERVE, "traffic": traffic}), ServeCase)
 
 
+def test_one_format_is_that_of_the_weights() -> None:
+    case = case_of_object({**SERVE, "precision": "fp8"})
+    assert isinstance(case, ServeCase) and case.precision == Precision(weights="fp8")
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -90,7 +96,7 @@ def test_every_published_load_is_read(traffic: dict[str, Any]) -> None:
         ({"length_spread": [0.8]}, "length_spread"),
         ({"accelerator_fraction": 2}, "accelerator_fraction: 2 is more than the whole"),
         ({"accelerator": None}, "accelerator: expected `str`"),
-        ({"precision": "fp8"}, "precision: expected `object | null`"),
+        ({"precision": 8}, "precision: expected `object | null`"),
         ({"phase": "sleep"}, "phase: invalid enum value 'sleep'"),
     ],
 )

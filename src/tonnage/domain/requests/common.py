@@ -30,7 +30,10 @@ Release = Annotated[str | None, engine_field("release of the engine")]
 EngineSettings = Annotated[dict[str, Any], engine_field("settings of the engine by name: max_num_seqs: 64", "mapping")]
 Formats = Annotated[
     Precision | None,
-    engine_field("formats of weights, products and KV cache by name; absent = the checkpoint's own", "mapping"),
+    engine_field(
+        "formats of weights, products and KV cache by name, or the weights' alone; absent = the checkpoint's own",
+        "mapping",
+    ),
 ]
 Fraction = Annotated[
     float,

@@ -151,6 +151,8 @@ def _rename_fields(raw: dict[str, Any], struct: type[msgspec.Struct]) -> dict[st
                 if attribute.name in named:
                     raise BadRequest(f"{alias.name} and {attribute.name} are the same field; give one of them")
                 named[attribute.name] = named.pop(alias.name)
+    if struct is ServeCase and isinstance(named.get("precision"), str):
+        named["precision"] = {"weights": named["precision"]}  # whoever names one format names the weights'
     return named
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from tonnage.core.deployment import Deployment
 from tonnage.core.replica import Replica, replica_of, state_of
 from tonnage.core.session_reuse import profile_of, reusing_replica, with_reuse
 from tonnage.domain.model import Model
