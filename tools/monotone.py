@@ -165,7 +165,9 @@ def looser(asked: Fields, draw: random.Random) -> Iterator[tuple[str, Fields]]:
     if "provider" in asked:
         # Who names a provider takes strangers' machines too, which nobody else is offered unasked.
         yield "provider", {name: value for name, value in asked.items() if name != "provider"} | {"community": True}
-    yield "term", asked | {"term": ["on-demand", "spot"]}
+    # A fleet is offered spot and a year's commitment unasked.
+    usual = ["on-demand", "spot", *(["reserved-1y", "reserved-3y"] if "workloads" in asked else [])]
+    yield "term", asked | {"term": usual}
 
 
 def prices_of(asked: Fields) -> Cheapest | None:
