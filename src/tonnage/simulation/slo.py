@@ -94,21 +94,83 @@ def slo_capacity(
     _check(requests, slo)
     bound = fluid_bound(replica, requests)
     step = math.log1p(precision)
+
+    def look(k: int) -> tuple[Simulated, float]:
+        rate = math.exp(k * step)
+        sent = _at(requests, rate)
+        return (player(sent) if player else simulate(replica, requests=sent)), rate
+
+    return _search(
+        look,
+        slo=slo,
+        step=step,
+        first=round(math.log(min(start or bound / 2.0, bound * 2.0)) / step),
+        stride=max(1, NEAR if start else round(0.34 / step)),
+        ends=(math.floor(math.log(bound * SLOWEST) / step), None),
+        limits=None if player else replica.limits,
+    )
+
+
+def client_capacity(
+    replica: ReplicaArrays, *, requests: Requests, slo: Slo, start: float, precision: float = PRECISION
+) -> tuple[SimulatedCapacity, int]:
+    """
+    The most clients, each of whom waits for its answer, whose requests meet the objectives, none beyond the slots: the
+    rates that they bring, and the clients of the lower bound. Searched as `slo_capacity` does, from `start` clients.
+
+    Raises
+    ------
+    BadRequest
+        No objective is given, or there are too few requests for the percentile.
+    """
+    import numpy as np
+
+    _check(requests, slo)
+    counts, most = [1], slots(replica, requests)
+    while counts[-1] < most:
+        counts.append(min(most, max(counts[-1] + 1, round(counts[-1] * (1.0 + precision)))))
+    rates: dict[int, float] = {}
+
+    def look(k: int) -> tuple[Simulated, float]:
+        run = simulate(replica, requests=requests, clients=counts[k])
+        rates[counts[k]] = counts[k] / float(run.e2e_s[settled_requests(run)].mean())
+        return run, rates[counts[k]]
+
+    first = int(np.searchsorted(counts, min(start, most)))
+    ends = (0, len(counts) - 1)
+    found = _search(
+        look, slo=slo, step=math.log1p(precision), first=first, stride=NEAR, ends=ends, limits=replica.limits
+    )
+    tried = sorted(rates)
+    rising = np.maximum.accumulate([rates[count] for count in tried])
+    return found, max(1, math.floor(np.interp(found.low_per_s, rising, tried) + 1e-6))
+
+
+def _search(
+    look: Callable[[int], tuple[Simulated, float]],
+    *,
+    slo: Slo,
+    step: float,
+    first: int,
+    stride: int,
+    ends: tuple[int, int | None],
+    limits: Limits | None,
+) -> SimulatedCapacity:
+    """
+    The capacity among loads that are numbered in their order, `step` apart in the logarithm: `look` plays one and says
+    its rate [1/s]. `ends` are the least and the largest number, `limits` those of the one replica that is played.
+    """
     probes: dict[int, Probe] = {}
     runs: dict[int, Simulated] = {}
 
     def passes(k: int) -> bool:
-        rate = math.exp(k * step)
-        sent = _at(requests, rate)
-        runs[k] = player(sent) if player else simulate(replica, requests=sent)
+        runs[k], rate = look(k)
         probes[k] = _probe(runs[k], rate, slo=slo)
         return probes[k].point.passed
 
-    first = round(math.log(min(start or bound / 2.0, bound * 2.0)) / step)
-    stride = NEAR if start else round(0.34 / step)
-    _bisect(passes, first=first, least=math.floor(math.log(bound * SLOWEST) / step), stride=max(1, stride))
+    _bisect(passes, first=first, ends=ends, stride=stride)
     if any(probe.point.passed for probe in probes.values()):
-        _widen(passes, probes, slo=slo, step=step)
+        _widen(passes, probes, slo=slo, step=step, ends=ends)
     ordered = tuple(probes[k] for k in sorted(probes))
     failing = next((k for k in sorted(probes) if probes[k].failed), None)
     # Percentiles are not monotone near the edge: only what lies below every failure counts.
@@ -117,7 +179,7 @@ def slo_capacity(
     limit = probes[failing].failed if failing is not None else "none found"
     shown = runs[passing if passing is not None else min(probes)]
     seen = runs[failing] if failing is not None else shown
-    binding, cause = ("", "") if player else resource(seen, replica.limits)
+    binding, cause = resource(seen, limits) if limits else ("", "")
     least, most = _bootstrap(ordered, best, slo) if best else (0.0, 0.0)
     return SimulatedCapacity(
         rate_per_s=best,
@@ -128,7 +190,7 @@ def slo_capacity(
         cause=cause,
         knee_per_s=_knee(ordered),
         simulations=len(probes),
-        requests=len(probes) * len(requests.prompt),
+        requests=sum(len(run.requests.prompt) for run in runs.values()),
         tried=tuple(probe.point for probe in ordered),
     )
 
@@ -138,17 +200,21 @@ def probe_at(play: Callable[[Requests], Simulated], *, requests: Requests, slo: 
     return _probe(play(_at(requests, rate_per_s)), rate_per_s, slo=slo).point
 
 
-def _bisect(passes: Callable[[int], bool], *, first: int, least: int, stride: int) -> None:
+def _bisect(passes: Callable[[int], bool], *, first: int, ends: tuple[int, int | None], stride: int) -> None:
     """
-    Tries whole numbers from `first` until one passes and the next fails, or `least` fails; `MOST_PROBES` at most.
+    Tries whole numbers from `first` until one passes and the next fails, the least fails or the largest passes;
+    `MOST_PROBES` at most.
 
     Strides double from `stride` until both a pass and a failure are known.
     """
+    least, most = ends
     low, high, k = least - 1, None, first
     for _ in range(MOST_PROBES):
         low, high = (max(low, k), high) if passes(k) else (low, k if high is None else min(high, k))
         if high is None:
-            k, stride = low + stride, 2 * stride
+            if low == most:
+                return
+            k, stride = (low + stride if most is None else min(most, low + stride)), 2 * stride
         elif high - low <= 1:
             return
         elif low < least:
@@ -157,8 +223,11 @@ def _bisect(passes: Callable[[int], bool], *, first: int, least: int, stride: in
             k = (low + high) // 2
 
 
-def _widen(passes: Callable[[int], bool], probes: dict[int, Probe], *, slo: Slo, step: float) -> None:
-    """Tries rates below and above those tried, in strides that double, until few draws have their capacity beyond."""
+def _widen(
+    passes: Callable[[int], bool], probes: dict[int, Probe], *, slo: Slo, step: float, ends: tuple[int, int | None]
+) -> None:
+    """Tries loads below and above those tried, in strides that double, until few draws have their capacity beyond."""
+    least, most = ends
     down = up = max(1, round(math.log1p(WIDER) / step))
     farthest = round(math.log(WIDEST) / step)
     # As quantiles are read between two draws, neither of them may lie outside.
@@ -167,11 +236,11 @@ def _widen(passes: Callable[[int], bool], probes: dict[int, Probe], *, slo: Slo,
         ordered = sorted(probes)
         edge = next((k for k in ordered if probes[k].failed), ordered[-1])
         over = _excess(tuple(probes[k] for k in ordered), slo) > 0
-        if over[0].mean() > few and edge - ordered[0] < farthest:
-            passes(ordered[0] - down)
+        if over[0].mean() > few and edge - ordered[0] < farthest and (most is None or ordered[0] > least):
+            passes(max(ordered[0] - down, least) if most is not None else ordered[0] - down)
             down *= 2
-        elif (~over.any(axis=0)).mean() > few and ordered[-1] - edge < farthest:
-            passes(ordered[-1] + up)
+        elif (~over.any(axis=0)).mean() > few and ordered[-1] - edge < farthest and ordered[-1] != most:
+            passes(ordered[-1] + up if most is None else min(ordered[-1] + up, most))
             up *= 2
         else:
             return
@@ -204,17 +273,22 @@ def fluid_bound(replica: ReplicaArrays, requests: Requests) -> float:
 
     The batch is the largest that seats and cache allow at mean lengths.
     """
-    table, limits = replica.table, replica.limits
+    table, limits, batch = replica.table, replica.limits, slots(replica, requests)
     prompt = float((requests.prompt - requests.cached).mean())
     whole, output = float(requests.prompt.mean()), float(requests.output.mean())
-    tokens = limits.num_blocks * limits.block_tokens
-    batch = int(max(1, min(limits.max_num_seqs, tokens / max(1.0, whole + output / 2.0))))
     context = whole + output / 2.0
     step = float(table.decode_s[batch]) + float(table.context_s[batch]) * batch * context
     step = max(step, table.hidden_s) + table.host_s + table.host_sequence_s * batch
     rows = min(len(table.mixed_s) - 1, max(1, limits.budget))
     each = float(table.mixed_s[rows]) / rows + table.chunk_token_s + table.chunk_square_s * prompt / 2.0
     return 1.0 / (prompt * each + max(0.0, output - 1.0) * step / batch)
+
+
+def slots(replica: ReplicaArrays, requests: Requests) -> int:
+    """Requests of mean lengths that seats and cache allow at once, one at least."""
+    limits = replica.limits
+    context = float(requests.prompt.mean()) + float(requests.output.mean()) / 2.0
+    return int(max(1, min(limits.max_num_seqs, limits.num_blocks * limits.block_tokens / max(1.0, context))))
 
 
 def _check(requests: Requests, slo: Slo) -> None:

@@ -100,6 +100,12 @@ class Trial(NamedTuple):
             player=None if self.alone else self.play,
         )
 
+    def clients(self, start: float, precision: float) -> tuple[SimulatedCapacity, int]:
+        """The same of clients that wait, searched from so many, and the clients of its lower bound."""
+        from tonnage.simulation.slo import client_capacity
+
+        return client_capacity(self.arrays, requests=self.requests, slo=self.slo, start=start, precision=precision)
+
 
 class SearchedCapacity(NamedTuple):
     """One replica after its simulations."""
@@ -168,7 +174,11 @@ def search_capacity(
     trial = trial_of(request, replica, requests=requests, guess=guess, close=close, unit=unit)
     if not stated(request.slo):
         return _saturated_capacity(trial)
-    seen = trial.capacity(guess.rate_per_s, PRECISION[close])
+    waiting = 0
+    if request.rate_per_s is None and unit is None:
+        seen, waiting = trial.clients(guess.concurrency, PRECISION[close])
+    else:
+        seen = trial.capacity(guess.rate_per_s, PRECISION[close])
     known = seen.limit in LIMITS
     found = replace(
         seen,
@@ -176,7 +186,10 @@ def search_capacity(
         resource=seen.resource or "compute",
         cause=seen.cause or OF_UNITS.get(seen.limit, "nothing fails"),
     )
-    return SearchedCapacity(trial, found, trial.at(seen.low_per_s) if seen.rate_per_s else None)
+    if not seen.rate_per_s:
+        return SearchedCapacity(trial, found, None)
+    best = trial.of_clients(waiting) if waiting else trial.at(seen.low_per_s)
+    return SearchedCapacity(trial, found, best)
 
 
 def load_curve(
