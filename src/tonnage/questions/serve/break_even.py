@@ -33,8 +33,8 @@ from tonnage.domain.plan import BreakEven, Configuration, ServeOption
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
 from tonnage.questions.serve.chance import Curve, Odds
-from tonnage.questions.serve.decide import rank_of
 from tonnage.questions.serve.option import SEATS, Candidate, has_objectives, replicas_of
+from tonnage.questions.serve.shown import rank_of
 from tonnage.record import Record
 from tonnage.simulation.capacity import Point, stated
 from tonnage.simulation.router import working_replicas

@@ -8,7 +8,6 @@ took `MARGIN` times what the mean field says stays an estimate, and says so.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
@@ -18,17 +17,15 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from tonnage.core.header import Infeasible
-from tonnage.core.ranking import EVEN, recommended, unlikely, with_verdicts
+from tonnage.core.ranking import EVEN
 from tonnage.core.stop import Abandoned, abandoned_at_stop, best_is_known, stop_asked
-from tonnage.domain.model import Model
-from tonnage.domain.plan import ConfidencePrice, Configuration, Decision, ServeOption
+from tonnage.domain.plan import ConfidencePrice
 from tonnage.domain.requests.serve import Serve
 from tonnage.physics.known import Known, remembered
-from tonnage.questions.serve import limits, narrative
+from tonnage.questions.serve import limits
 from tonnage.questions.serve.option import (
     Candidate,
     Cost,
-    add_costs,
     bills_of,
     has_objectives,
     is_sure,
@@ -36,6 +33,7 @@ from tonnage.questions.serve.option import (
     needed_of,
     option_of,
 )
+from tonnage.questions.serve.shown import Priced, name_of, rows_to_show
 
 if TYPE_CHECKING:
     from tonnage.questions.serve.capacity_search import SearchedCapacity
@@ -52,14 +50,9 @@ BEYOND: Final = 1.25
 """Times the most that was seen, for those that were not."""
 CONTENDERS: Final = 8
 """Sure options after which a candidate that is dearer at best is no longer simulated: as many as are shown."""
-FOLDED: Final = 5.0
-"""Times the cost of the plan, beyond which a single replica is not looked at. [-]"""
-KEPT_PER_SITE: Final = 3
 CONFIDENCE_STEPS: Final = (-0.2, -0.1, 0.1, 0.15)
 """Other confidences that are priced, from the one asked for. [-]"""
 MOST: Final = 0.99
-
-Priced = tuple[Candidate, ServeOption]
 
 
 def estimate_candidates(request: Serve, candidates: list[Candidate], *, today: date) -> list[Priced | Infeasible]:
@@ -92,8 +85,10 @@ def decide_candidates(
     closely = _search_contenders(request, seen, margin=COARSE, look=look, shown=shown)
     priced = [one if isinstance(one, Infeasible) else _price(request, one, today=today) for one in (*others, *closely)]
     priced = _complete_search(request, priced, today=today, look=look, shown=shown)
-    even = () if shown == 1 else _with_even_chance(request, [*others, *closely], today=today, look=look)
-    return [*priced, *even]
+    if shown == 1:
+        return priced
+    even = [*_with_even_chance(request, [*others, *closely], today=today, look=look)]
+    return [*_with_other_levels(request, priced, today=today, look=look), *even]
 
 
 def _with_even_chance(
@@ -106,8 +101,47 @@ def _with_even_chance(
     if not has_objectives(request) or request.confidence <= EVEN:
         return
     candidates = {i: one for i, one in enumerate(found) if isinstance(one, Candidate)}
-    of_these = partial(_cheapest_at, request, confidence=EVEN, margin=1.0 if look is None else COARSE)
-    while not stop_asked() and (cheapest := of_these(_by_least_cost(request, candidates))):
+    cheapest = _settle_cheapest(request, candidates, EVEN, look=look, margin=1.0 if look is None else COARSE)
+    if cheapest is not None:
+        place, replicas = cheapest
+        seen = candidates[place]
+        run = seen.configuration
+        bills = bills_of(seen.site, replicas=replicas, ranks=run.ranks, request=request, today=today)
+        yield seen, option_of(request, seen, bills=bills, confidence=EVEN)
+
+
+def _with_other_levels(
+    request: Serve, found: list[Priced | Infeasible], *, today: date, look: Look
+) -> list[Priced | Infeasible]:
+    """Options of which those that are the cheapest at another confidence that is priced are simulated as well."""
+    candidates = {i: one[0] for i, one in enumerate(found) if not isinstance(one, Infeasible)}
+    before = dict(candidates)
+    for level in _levels(request) if has_objectives(request) else ():
+        _settle_cheapest(request, candidates, level, look=look)
+    for place, candidate in before.items():
+        if (seen := candidates.get(place)) is not candidate:
+            miss = look(candidate) if seen is None else None
+            found[place] = miss if isinstance(miss, Infeasible) else _price(request, seen or candidate, today=today)
+    return found
+
+
+def _levels(request: Serve) -> list[float]:
+    """Confidences that are priced: ten points apart, with the one asked for and an even one. [-]"""
+    asked = request.confidence
+    return sorted({round(asked + step, 4) for step in CONFIDENCE_STEPS if EVEN <= asked + step <= MOST} | {EVEN, asked})
+
+
+def _settle_cheapest(
+    request: Serve, candidates: dict[int, Candidate], confidence: float, *, look: Look | None, margin: float = 1.0
+) -> tuple[int, int] | None:
+    """
+    Place and replicas of the cheapest fleet that has a confidence, itself simulated where there is a `look`; what is
+    simulated on the way takes its place among the candidates, or leaves them.
+    """
+    while not stop_asked():
+        cheapest = _cheapest_at(request, _by_least_cost(request, candidates), confidence, margin=margin)
+        if cheapest is None:
+            return None
         place, replicas, _ = cheapest
         candidate = candidates[place]
         seen = look(candidate) if look is not None else candidate
@@ -116,10 +150,8 @@ def _with_even_chance(
         elif candidate.simulated is None and seen.simulated is not None:
             candidates[place] = seen
         else:
-            run = seen.configuration
-            bills = bills_of(seen.site, replicas=replicas, ranks=run.ranks, request=request, today=today)
-            yield seen, option_of(request, seen, bills=bills, confidence=EVEN)
-            return
+            return place, replicas
+    return None
 
 
 def _complete_search(
@@ -130,7 +162,7 @@ def _complete_search(
     more than estimates that were left out. A stop asked for ends it with what is known.
     """
     while not stop_asked():
-        rows = _rows_to_show([pair for pair in found if not isinstance(pair, Infeasible) and pair[1].sure])
+        rows = rows_to_show([pair for pair in found if not isinstance(pair, Infeasible) and pair[1].sure])
         pair = next((pair for pair in rows[:shown] if pair[0].simulated is None), None)
         if pair is None:
             return found
@@ -216,7 +248,7 @@ def _look(request: Serve, requests: Requests, *, known: Known, first: Look | Non
             close=first is not None,
             unit=seen.state.unit,
         )
-        name = _name(seen.configuration), first is not None
+        name = name_of(seen.configuration), first is not None
         return _with_simulation(request, seen, tested=remembered(known, name, made=capacity))
 
     return look
@@ -230,12 +262,6 @@ def closely(request: Serve, candidate: Candidate) -> Candidate | Infeasible:
 
     requests, known = draw_requests(request), Known()
     return _look(request, requests, known=known, first=_look(request, requests, known=known))(candidate)
-
-
-def _name(configuration: Configuration) -> str:
-    """A configuration by what its speed depends on: one accelerator alone has no use for a link."""
-    link = configuration.intra_link if configuration.layout.ranks > 1 else None
-    return f"{configuration.label()} {link or ''}"
 
 
 def _least_cost(request: Serve, candidate: Candidate, *, margin: float) -> Rank:
@@ -284,11 +310,9 @@ def confidence_prices(request: Serve, found: list[Priced]) -> tuple[ConfidencePr
     """
     if not has_objectives(request):
         return ()
-    asked = request.confidence
-    levels = {round(asked + step, 4) for step in CONFIDENCE_STEPS if EVEN <= asked + step <= MOST} | {EVEN, asked}
     tries = _by_least_cost(request, dict(enumerate(pair[0] for pair in found)))
     prices: list[ConfidencePrice] = []
-    for level in sorted(levels):
+    for level in _levels(request):
         cheapest = _cheapest_at(request, tries, level)
         if cheapest is not None:
             place, replicas, cost = cheapest
@@ -335,116 +359,3 @@ def _cheapest_at(
         if not over and (best is None or cost < best[2]):
             best = place, replicas, cost
     return best
-
-
-def rank_of(option: ServeOption) -> tuple[bool, bool, float, float, int, float]:
-    """
-    Those that meet the objectives surely enough come first, those at a price that its seller states before others, the
-    cheapest of them first, at one price what has fewer unusual settings, of these the faster.
-
-    Where none does, the likeliest leads.
-    """
-    behind = unlikely(option.chance, sure=option.sure)
-    run = option.configuration
-    changes = len(run.settings()) - (run.engine.mm_encoder_tp_mode == "data")  # whole images are as exact
-    changes += run.engine.adapters is not None and run.engine.adapters.kept == "swapped"
-    unlisted, usd = option.bill.trust != "primary", option.bill.compared_usd_per_hour
-    return not option.sure, unlisted, behind, usd, changes, option.capacity.tpot_s.value
-
-
-def with_load_curve(request: Serve, ranked: tuple[ServeOption, ...], *, found: list[Priced]) -> tuple[ServeOption, ...]:
-    """
-    The options, the first with latencies over the whole range of loads; unchanged where it was not simulated or a stop
-    was asked for.
-    """
-    known = ranked[0].capacity.simulated if ranked else None
-    if known is None or stop_asked():
-        return ranked
-    from tonnage.questions.serve.capacity_search import load_curve
-
-    first = ranked[0]
-    one = candidate_of(first, found)
-    seen = load_curve(request, one.replica, found=known, guess=one.best, unit=one.state.unit)
-    return (replace(first, capacity=replace(first.capacity, simulated=seen)), *ranked[1:])
-
-
-def adapters_kept(request: Serve, ranked: tuple[ServeOption, ...], *, found: list[Priced]) -> tuple[Decision, ...]:
-    """Why the first option keeps the request's adapters as it does; empty without adapters."""
-    if request.adapters.adapters is None:
-        return ()
-    from tonnage.questions.serve.drafts import adapter_decision
-
-    return adapter_decision(ranked, found)
-
-
-def candidate_of(option: ServeOption, found: list[Priced]) -> Candidate:
-    """The candidate that became the option, by configuration and bill; it has to be among those found."""
-    return next(one for one, other in found if (other.configuration, other.bill) == (option.configuration, option.bill))
-
-
-def ranked_of(
-    request: Serve, model: Model, *, serving: list[Priced], by_cost: bool
-) -> tuple[tuple[ServeOption, ...], list[Infeasible]]:
-    """
-    The best few options of each accelerator and link in their order, each with its account, those whose checkpoint
-    somebody has to make first behind the others as sure; and those that the load makes as dear as a replica is when it
-    is not looked at. The recommended one comes first, or the cheapest where the order is `by_cost`.
-    """
-    lacks = partial(limits.unmade, request=request, model=model)
-    shown = [add_costs(request, option, found=candidate) for candidate, option in _rows_to_show(serving)]
-    in_order = sorted(shown, key=lambda one: (not one.sure, lacks(one.configuration)))
-    kept, dear = _without_too_dear(in_order, times=FOLDED)
-    if not kept:
-        return (), dear
-    made = [one for one in kept if one.sure is kept[0].sure and not lacks(one.configuration)] or kept
-    first = made[0] if by_cost else recommended(made)
-    passed = not lacks(first.configuration) and any(one.sure and lacks(one.configuration) for one in kept)
-    told = with_verdicts(
-        tuple(sorted(kept, key=lambda one: one is not first)),
-        lead=partial(narrative.lead_reason, request=request, cheapest=made[0], passed=passed),
-        arithmetic=narrative.arithmetic,
-        risk=partial(narrative.risk, request=request, lacks=lacks),
-    )
-    return told, dear
-
-
-def _without_too_dear(
-    options: Sequence[ServeOption], *, times: float
-) -> tuple[tuple[ServeOption, ...], list[Infeasible]]:
-    """Options that cost at most so many times the first, and a verdict for each of the others."""
-    most = times * options[0].bill.compared_usd_per_hour if options else 0.0
-    dear = [
-        Infeasible(
-            configuration=option.configuration,
-            verdict=limits.too_dear(
-                option.bill.usd_per_hour, best=options[0].bill.usd_per_hour, times=times, count=option.accelerators
-            ),
-        )
-        for option in options
-        if option.bill.compared_usd_per_hour > most
-    ]
-    return tuple(option for option in options if option.bill.compared_usd_per_hour <= most), dear
-
-
-def _rows_to_show(found: list[Priced]) -> list[Priced]:
-    """
-    Priced candidates in the order of options, each configuration once as sure as asked and once less sure: the best few
-    replicas and units of each accelerator and link whose checkpoint is there, then of those whose is not; and the
-    cheapest with an even chance.
-    """
-    kept: list[Priced] = []
-    seen: set[tuple[str, bool]] = set()
-    counts: Counter[tuple[object, ...]] = Counter()
-    likely = [one for _, one in found if not one.sure and (one.chance or 0.0) >= EVEN]
-    even = min(likely, key=lambda one: (one.bill.trust != "primary", one.bill.compared_usd_per_hour), default=None)
-    for pair in sorted(found, key=lambda pair: (not pair[1].sure, pair[0].unmade, *rank_of(pair[1]))):
-        candidate, option = pair
-        run = candidate.configuration
-        place = candidate.site.accelerator.id, candidate.site.intra_link, run.pools is None, candidate.unmade
-        name = _name(run), option.sure
-        if option is not even and (name in seen or counts[place] >= KEPT_PER_SITE):
-            continue
-        seen.add(name)
-        counts[place] += 1
-        kept.append(pair)
-    return kept

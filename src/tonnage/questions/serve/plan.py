@@ -40,20 +40,10 @@ from tonnage.questions.serve import limits, narrative
 from tonnage.questions.serve.apart import separate_pools
 from tonnage.questions.serve.break_even import serve_break_even
 from tonnage.questions.serve.day import fleet_day
-from tonnage.questions.serve.decide import (
-    CONTENDERS,
-    FOLDED,
-    Priced,
-    adapters_kept,
-    candidate_of,
-    confidence_prices,
-    decide_candidates,
-    estimate_candidates,
-    ranked_of,
-    with_load_curve,
-)
+from tonnage.questions.serve.decide import CONTENDERS, confidence_prices, decide_candidates, estimate_candidates
 from tonnage.questions.serve.option import Candidate, has_objectives, roofline
 from tonnage.questions.serve.settings import best_settings, chances_of, outcome_of
+from tonnage.questions.serve.shown import FOLDED, Priced, adapters_kept, candidate_of, ranked_of, with_load_curve
 from tonnage.questions.serve.tokens import tokens_instead
 from tonnage.questions.serve.variations import (
     Variations,
