@@ -292,7 +292,7 @@ class Steady(Record):
         ----------
         known : dict of float to Point, optional
             Concurrency -> the steady state there, filled as it is computed: whoever asks again under other objectives,
-            all else alike, keeps it.
+            all else alike, keeps it, and the search begins between those that are known.
 
         Returns
         -------
@@ -319,7 +319,9 @@ class Steady(Record):
             tails = at(concurrency).tails()
             return max(math.log(tails[name] / limit) for name, limit in limits.items())
 
-        low, high = narrowed(LONE, most, beyond=beyond)
+        failing = min(load for load, point in seen.items() if first_broken(point, self.load.slo))
+        passing = max(load for load in seen if load < failing)
+        low, high = narrowed(passing, failing, beyond=beyond)
         limit = first_broken(at(high), self.load.slo)
         assert limit is not None
         return at(low), limit
