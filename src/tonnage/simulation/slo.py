@@ -132,8 +132,7 @@ def client_capacity(
     rates: dict[int, float] = {}
 
     def look(k: int) -> tuple[Simulated, float]:
-        run = simulate(replica, requests=requests, clients=counts[k])
-        rates[counts[k]] = counts[k] / float(run.e2e_s[settled_requests(run)].mean())
+        run, rates[counts[k]] = _of_clients(replica, requests, counts[k])
         return run, rates[counts[k]]
 
     first = int(np.searchsorted(counts, min(start, most)))
@@ -198,6 +197,17 @@ def _search(
 def probe_at(play: Callable[[Requests], Simulated], *, requests: Requests, slo: Slo, rate_per_s: float) -> LoadPoint:
     """One rate, played and judged as the search does; objectives may be absent. [1/s]"""
     return _probe(play(_at(requests, rate_per_s)), rate_per_s, slo=slo).point
+
+
+def probe_clients(replica: ReplicaArrays, clients: int, *, requests: Requests, slo: Slo) -> LoadPoint:
+    """So many clients that wait, at the rate that they bring, judged in the same way."""
+    return _probe(*_of_clients(replica, requests, clients), slo=slo).point
+
+
+def _of_clients(replica: ReplicaArrays, requests: Requests, clients: int) -> tuple[Simulated, float]:
+    """A run of so many clients that wait, and the rate that they bring. [1/s]"""
+    run = simulate(replica, requests=requests, clients=clients)
+    return run, clients / float(run.e2e_s[settled_requests(run)].mean())
 
 
 def _bisect(passes: Callable[[int], bool], *, first: int, ends: tuple[int, int | None], stride: int) -> None:

@@ -88,6 +88,8 @@ def test_clients_that_wait_decide_where_a_number_in_flight_is_asked() -> None:
     tpot = first.capacity.tpot_s
     assert 0.8 <= first.chance < 0.9 and tpot.value < 0.04 < tpot.high
     assert first.accelerators <= 8
+    tried = first.capacity.simulated.tried
+    assert [one.tpot_s[1] for one in tried] == sorted(one.tpot_s[1] for one in tried) and len(tried) > 6
 
 
 def test_a_looser_objective_is_never_dearer() -> None:

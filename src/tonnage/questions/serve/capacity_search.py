@@ -199,12 +199,20 @@ def load_curve(
     A capacity with latencies from near zero load to past the knee added: the search itself tries only what lies near
     the capacity. The knee is the largest rate tried whose median TTFT is at most twice that of the first.
     """
-    from tonnage.simulation.slo import probe_at
+    from tonnage.simulation.slo import probe_at, probe_clients
 
     trial = trial_of(request, replica, requests=draw_requests(request), guess=guess, close=True, unit=unit)
-    rates = [share * found.rate_per_s for share in CURVE]
-    rates = [rate for rate in rates if all(abs(rate / one.rate_per_s - 1.0) > KNOWN for one in found.tried)]
-    seen = [probe_at(trial.play, requests=trial.requests, slo=trial.slo, rate_per_s=rate) for rate in rates]
+
+    def known(rate: float) -> bool:
+        return any(abs(rate / one.rate_per_s - 1.0) <= KNOWN for one in found.tried)
+
+    if request.rate_per_s is None and unit is None:
+        counts = sorted({max(1, round(share * guess.concurrency)) for share in CURVE})
+        probe = partial(probe_clients, trial.arrays, requests=trial.requests, slo=trial.slo)
+        seen = [one for one in map(probe, counts) if not known(one.rate_per_s)]
+    else:
+        rates = [share * found.rate_per_s for share in CURVE if not known(share * found.rate_per_s)]
+        seen = [probe_at(trial.play, requests=trial.requests, slo=trial.slo, rate_per_s=rate) for rate in rates]
     tried = sorted((*found.tried, *seen), key=lambda one: one.rate_per_s)
     twice = 2.0 * (found.tried or tried)[0].ttft_s[0]
     return replace(
