@@ -7,11 +7,12 @@ another benchmark of the task: a lower bound of one published score by two other
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Final, Literal
 
-from tonnage.catalog.published import AS_RELEASED, quality_scores
+from tonnage.catalog import model_name
+from tonnage.catalog.published import AS_RELEASED, downloads, quality_scores
 from tonnage.domain.published import Standing
 
 Task = Literal["chat", "code", "agent", "reasoning"]
@@ -24,8 +25,6 @@ TASKS: Final[Mapping[Task, tuple[str, ...]]] = {
     "reasoning": ("GPQA Diamond", "MMLU-Pro"),
 }
 """Task -> the benchmark that models stand by, then those that place a model without it, the first that can."""
-BENCHMARK: Final = TASKS[CHAT][0]
-"""The benchmark that most publishers of current open models state, each as it ran it itself."""
 
 
 def task_of(profile: str | None) -> Task:
@@ -56,10 +55,26 @@ def order_of(stands: Standing | None) -> tuple[float, float]:
     return (-stands.score, stands.theirs - stands.own) if stands else (0.0, 0.0)
 
 
-def published_score(model: str, task: Task = CHAT) -> float | None:
-    """Its score in the task's benchmark as released, in points of 100; absent where the catalogue has none."""
-    found = standing(model, task)
-    return found.published if found else None
+def best_first(task: Task) -> list[str]:
+    """Models that people run, in the order of where they stand in a task."""
+    return sorted((one.model for one in downloads()), key=lambda name: order_of(standing(name, task)))
+
+
+def score_text(stands: Standing | None, *, kept: float = 1.0) -> str:
+    """The score that ranks a model, > where it is a lower bound, times a share that is kept; empty where none does."""
+    return f"{'> ' if stands.beside else ''}{stands.score * kept:.1f}" if stands else ""
+
+
+def told_standings(models: Mapping[str, Standing | None], benchmark: str) -> Iterator[str]:
+    """Which models a score in another benchmark places, and which none does."""
+    for model, stands in models.items():
+        if stands and stands.beside:
+            yield (
+                f"> {stands.score:.1f}: {model_name(model)} has no published {benchmark}; it stands above "
+                f"{model_name(stands.beside)} by {stands.benchmark} ({stands.own:g} against {stands.theirs:g})"
+            )
+    if without := [model_name(model) for model, stands in models.items() if not stands]:
+        yield f"no published score places {', '.join(without)}: below the others, by size"
 
 
 @cache

@@ -92,9 +92,12 @@ def test_a_budget_for_less_than_one_machine_says_what_the_least_costs() -> None:
 def test_the_best_model_at_a_rate_is_the_best_by_score() -> None:
     fields = {"amount": "$800/month", "rate": "0.5/s", "traffic": "chat", "tpot": "100 ms", "accelerator": "L40S"}
     plan: Any = tonnage.plan_budget(**fields)
-    scores = [one.quality for one in plan.models]
-    assert len(scores) >= 3 and None not in scores and scores == sorted(scores, key=lambda s: -(s or 0))
+    scores = [one.stands.score for one in plan.models]
+    assert len(scores) >= 3 and scores == sorted(scores, reverse=True)
     assert all(one.usd_per_month <= 800 for one in plan.models)
+    coding: Any = tonnage.plan_budget(**{**fields, "traffic": "code"})
+    assert (plan.benchmark, coding.benchmark) == ("MMLU-Pro", "LiveCodeBench v6")
+    assert [one.model for one in coding.models] != [one.model for one in plan.models]
 
 
 @cache

@@ -36,6 +36,14 @@ def test_they_stand_by_published_score_then_by_size() -> None:
     assert all(one.given for one in sizes[: len(scores)])
 
 
+def test_the_task_says_by_which_score() -> None:
+    chat, code = solved("RTX 3090"), solved("RTX 3090", task="code")
+    assert "by published MMLU-Pro" in chat.sentence and "by published LiveCodeBench v6" in code.sentence
+    assert named(chat) != named(code)
+    with pytest.raises(BadRequest, match="task ranks models"):
+        tonnage.fit("Qwen/Qwen3-8B", task="code")
+
+
 def test_fewer_bits_hold_more() -> None:
     def largest(answer: Any) -> float:
         return next(o.value for o in answer.rows[0].largest if o.name and o.name.endswith("dense decoder"))

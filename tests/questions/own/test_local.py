@@ -7,7 +7,7 @@ from tonnage import catalog
 from tonnage.catalog import model_name
 from tonnage.catalog.models import look_up
 from tonnage.catalog.published import downloads
-from tonnage.catalog.standings import TASKS, Task, published_score, standing
+from tonnage.catalog.standings import TASKS, Task, standing
 from tonnage.core.machine import machine_found, machine_named
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.machine import DeviceGroup, Inventory, LocalRow
@@ -168,8 +168,9 @@ def test_every_download_is_a_model_of_the_catalogue_with_files() -> None:
 
 
 def test_scores_meet_models_under_the_names_of_their_files() -> None:
-    assert published_score("google/gemma-4-26B-A4B") == 82.6
-    assert published_score("Qwen/Qwen2-7B") is None
+    known, placed = standing("google/gemma-4-26B-A4B"), standing("Qwen/Qwen2-7B")
+    assert known is not None and known.published == 82.6
+    assert placed is not None and placed.published is None and placed.beside
 
 
 @pytest.mark.parametrize(
@@ -208,6 +209,6 @@ def test_models_stand_by_a_score_of_the_task_and_those_that_none_places_are_name
     told = " ".join(answer.notes)
     for row in answer.rows:
         assert row.stands == standing(row.model, task)
-        assert row.quality == published_score(row.model, task)
+        assert row.quality == (row.stands.published if row.stands else None)
         if row.stands is None or row.stands.beside:
             assert model_name(row.model) in told

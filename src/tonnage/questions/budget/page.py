@@ -9,6 +9,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tonnage.catalog import accelerators_text, model_name, parts_name
+from tonnage.catalog.standings import score_text, told_standings
 from tonnage.domain.plan import option_at_rank
 from tonnage.domain.requests.common import Slo
 from tonnage.pricing.bills import HOURS_PER_MONTH
@@ -128,7 +129,7 @@ def _models(models: Sequence[Affordable], *, benchmark: str) -> Table:
     rows = [
         (
             model_name(one.model),
-            UNKNOWN if one.quality is None else f"{one.quality:.1f}",
+            score_text(one.stands) or UNKNOWN,
             show(one.rate_per_s, "count"),
             f"{one.output_tokens_per_s:,.0f}",
             accelerators_text(one.option),
@@ -232,7 +233,10 @@ def _why(plan: BudgetPlan) -> tuple[Section, ...]:
         f"price of {one.option.bill.as_of}"
         for one in plan.models
     ]
-    quality = [f"scores are {plan.benchmark} of the released weights as each publisher ran it"] if plan.models else []
+    quality = [
+        *([f"scores are {plan.benchmark} of the released weights as each publisher ran it"] if plan.models else []),
+        *told_standings({one.model: one.stands for one in plan.models}, plan.benchmark),
+    ]
     return sections(
         {
             "Answer": plan.sentence,
@@ -248,9 +252,8 @@ def _charts(plan: BudgetPlan) -> tuple[Chart | None, ...]:
     """What the money buys: rates of one model by their cost, models by score, or sizes by loss."""
     if len(plan.models) == 1 and plan.models[0].priced:
         return (_rates(plan, plan.models[0]),)
-    scored = [(model_name(one.model), one.usd_per_month, one.quality) for one in plan.models if one.quality]
-    if len(scored) > 1:
-        points = [(name, usd, score) for name, usd, score in scored if score]
+    points = [(model_name(one.model), one.usd_per_month, one.stands.score) for one in plan.models if one.stands]
+    if len(points) > 1:
         return (_bought(points, f"{plan.benchmark} as published (up is better)", plan=plan),)
     return (_losses(plan.runs),) if len(plan.runs) > 1 else ()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
 from functools import partial
 from typing import Final
@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import Additions, accelerators_text, model_name, part_name, parts_name
 from tonnage.catalog.hub.resolve import resolve_text
-from tonnage.catalog.published import downloads
-from tonnage.catalog.standings import BENCHMARK, published_score
+from tonnage.catalog.standings import TASKS, Task, best_first, standing, task_of
 from tonnage.core.calibration_use import Run, TrainRun, at_once
 from tonnage.core.header import provenance
 from tonnage.core.kept_replicas import kept_replicas
@@ -89,7 +88,7 @@ def _serving(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPl
         models=models,
         bill=first.option.cost,
         measure_first=_before_service(request, models),
-        benchmark=BENCHMARK,
+        benchmark=TASKS[_task(request)][0],
         evaluated=looked,
         provenance=provenance((one.option.bill for one in models), today=today, assumed=base.provenance.assumed),
         sentence=f"{lead} within {budget}: {served} on {accelerators_text(first.option)}, "
@@ -337,7 +336,7 @@ def largest_affordable(request: Budget, *, additions: Additions, today: date) ->
 
 def best_models(request: Budget, *, additions: Additions, today: date) -> tuple[tuple[Affordable, ...], int]:
     """
-    The best models by published score that carry the rate within the budget, and how many were looked at.
+    The best models by a published score of the task that carry the rate within the budget, and how many were looked at.
 
     Those that only a price of no seller's own page makes affordable stand last.
     """
@@ -345,7 +344,9 @@ def best_models(request: Budget, *, additions: Additions, today: date) -> tuple[
     found: list[Affordable] = []
     others: list[Affordable] = []
     looked = 0
-    for model, _ in models_by_quality():
+    for model in best_first(_task(request)):
+        if standing(model, _task(request)) is None:
+            break
         looked += 1
         serve, options = _price_service(request, model, additions=additions, today=today)
         try:
@@ -360,11 +361,9 @@ def best_models(request: Budget, *, additions: Additions, today: date) -> tuple[
     return (*found, *others)[:SHOWN], looked
 
 
-def models_by_quality() -> tuple[tuple[str, float], ...]:
-    """Models that people run today with a published score, best first."""
-    scored = ((one.model, published_score(one.model)) for one in downloads())
-    known: Iterable[tuple[str, float]] = ((model, score) for model, score in scored if score is not None)
-    return tuple(sorted(known, key=lambda pair: -pair[1]))
+def _task(request: Budget) -> Task:
+    """What the service is for, as its lengths say."""
+    return task_of(request.serve.lengths.profile if request.serve else None)
 
 
 def _affordable(
@@ -374,13 +373,15 @@ def _affordable(
     A model within the budget at a rate; `beyond` is the least rate looked at that costs more, `costs` what that one
     costs a month (None = over twice the budget).
     """
+    stands = standing(serve.model, task_of(serve.lengths.profile))
     return Affordable(
         model=serve.model,
         rate_per_s=rate,
         output_tokens_per_s=rate * serve.lengths.output_tokens,
         usd_per_month=option.usd_per_month,
         option=option,
-        quality=published_score(serve.model),
+        quality=stands.published if stands else None,
+        stands=stands,
         next_rate_per_s=beyond,
         next_usd_per_month=costs,
     )

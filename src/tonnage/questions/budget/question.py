@@ -16,6 +16,7 @@ from tonnage.catalog import Additions
 from tonnage.core.reading import build, read_fields
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import PlanHeader, ServeOption
+from tonnage.domain.published import Standing
 from tonnage.domain.requests.common import MODEL
 from tonnage.domain.requests.field import (
     Field,
@@ -76,6 +77,8 @@ class Affordable(SparseRecord, kw_only=True):
     option: ServeOption
     quality: float | None = None
     """Published score of the released weights; absent = none in the catalogue."""
+    stands: Standing | None = None
+    """By which published score of the released weights it is ranked; absent = none places it."""
     next_rate_per_s: float | None = None
     """The least rate looked at that costs more than the budget; absent = none does. [1/s]"""
     next_usd_per_month: float | None = None
@@ -149,7 +152,7 @@ class BudgetPlan(PlanHeader[Budget], kw_only=True, tag_field="kind", tag="budget
     bill: Quantity | None = None
     """Of the first: of a service by the hour, of a run whole. [USD/h] or [USD]"""
     benchmark: str = ""
-    """That `quality` is a score of."""
+    """That `stands` is a score of."""
     models: tuple[Affordable, ...] = ()
     """Best first."""
     runs: tuple[AffordableRun, ...] = ()

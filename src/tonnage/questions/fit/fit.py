@@ -18,7 +18,7 @@ from tonnage.catalog import NOTHING, Additions, model_name
 from tonnage.catalog.engines import formats, names_parts_of
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.published import downloads
-from tonnage.catalog.standings import BENCHMARK, published_score
+from tonnage.catalog.standings import TASKS, Task, order_of, score_text, standing
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.layout import Engine
 from tonnage.domain.model import Model
@@ -289,7 +289,7 @@ def largest_model(request: FitRequest, *, additions: Additions) -> FitAnswer:
     if len(request.accelerators) != 1:
         raise BadRequest("--solve model needs exactly one --accelerator to fill")
     named = catalog.predictable_accelerator(request.accelerators[0], additions)
-    known = _downloadable(additions)
+    known = _downloadable(request.task, additions=additions)
     found = [model for model in known if _model_fits(model, named, request)]
     if not found:
         raise BadRequest(
@@ -298,7 +298,7 @@ def largest_model(request: FitRequest, *, additions: Additions) -> FitAnswer:
     billions = largest_whole(lambda n: _model_fits(_bare(n, additions), named, request), most=MAX_BILLIONS)
     best = found[0]
     answer = fit_model(best, replace(request, model=best.id, solve=None), additions=additions)
-    sizes = [_model_size(model, given=_score(model)) for model in found[:SHOWN]]
+    sizes = [_model_size(model, given=_score(model, request.task)) for model in found[:SHOWN]]
     sizes.append(
         Largest(
             what="model", value=billions * 1e9, unit="parameters", binds="memory", name=f"{billions}B dense decoder"
@@ -307,26 +307,23 @@ def largest_model(request: FitRequest, *, additions: Additions) -> FitAnswer:
     rows = tuple(replace(row, largest=(*sizes, *row.largest)) for row in answer.rows)
     return replace(
         answer,
-        sentence=_models_sentence(found, known=len(known), named=named, billions=billions),
+        sentence=_models_sentence(found, request.task, known=len(known), named=named, billions=billions),
         rows=rows,
         request=request,
     )
 
 
-def _downloadable(additions: Additions) -> list[Model]:
-    """Language models with known layers that people can download, and the user's own, best first (`_rank`)."""
+def _downloadable(task: Task, *, additions: Additions) -> list[Model]:
+    """
+    Language models with known layers that people can download, and the user's own: those that a published score of the
+    task places first, the others by size, the largest first.
+    """
     every = catalog.models(additions)
     shipped = catalog.models()
     own = [model for id, model in every.items() if id not in shipped]
     wanted = [*(every[download.model] for download in downloads()), *own]
     fitting = [model for model in wanted if model.kind in LANGUAGE and model.layers]
-    return sorted(fitting, key=_rank)
-
-
-def _rank(model: Model) -> tuple[bool, float, float]:
-    """Order of models: those with a published score first, by score; the others by size, the largest first."""
-    score = published_score(model.id)
-    return score is None, -(score or 0.0), -parameters(model).value
+    return sorted(fitting, key=lambda model: (order_of(standing(model.id, task)), -parameters(model).value))
 
 
 def _model_fits(model: Model, accelerator: Accelerator, request: FitRequest) -> bool:
@@ -354,14 +351,14 @@ def _model_size(model: Model, *, given: str) -> Largest:
     )
 
 
-def _score(model: Model) -> str:
-    score = published_score(model.id)
-    return "" if score is None else f"{BENCHMARK} {score:g}"
+def _score(model: Model, task: Task) -> str:
+    stands = standing(model.id, task)
+    return f"{TASKS[task][0]} {score_text(stands)}" if stands else ""
 
 
-def _models_sentence(found: list[Model], *, known: int, named: Accelerator, billions: int) -> str:
+def _models_sentence(found: list[Model], task: Task, *, known: int, named: Accelerator, billions: int) -> str:
     best, largest = found[0], max(found, key=lambda model: parameters(model).value)
-    by = f"by published {BENCHMARK}" if published_score(best.id) is not None else "by size"
+    by = f"by published {TASKS[task][0]}" if standing(best.id, task) else "by size"
     beside = (
         "" if largest is best else f", the largest {model_name(largest.id)} ({parameters(largest).value / 1e9:,.3g} B)"
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
+from tonnage.catalog.standings import CHAT, Task
 from tonnage.core.reading import build, need_model, read_fields
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.layout import SERVING_ENGINE
@@ -118,6 +119,10 @@ class FitRequest(SparseRecord, kw_only=True):
     extend_context: Annotated[bool, Field("the context may exceed the model's own (RoPE scaling)")] = False
     """A context beyond the model's own is meant."""
     solve: Annotated[Solve | None, search_field("find the largest that fits")] = None
+    task: Annotated[
+        Task, search_field("which model is the best: for chat, code, agent or reasoning, by a published score of it")
+    ] = CHAT
+    """By which `solve` = model ranks."""
 
 
 __all__ = ["FitRequest", "Goal", "Solve"]
@@ -266,6 +271,8 @@ def _word(goal: Goal) -> str:
 def _check_solve(given: Mapping[str, Any], goal: Goal) -> None:
     """What is solved for suits the kind of job, is not given as well, and has an accelerator to fill."""
     solve = given.get("solve")
+    if "task" in given and solve != "model":
+        raise BadRequest("task ranks models, and one is named here; drop it, or ask --solve model")
     if solve is None:
         return
     if "accelerator" not in given:

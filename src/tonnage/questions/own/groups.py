@@ -21,8 +21,7 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import Additions, model_name
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.catalog.published import downloads
-from tonnage.catalog.standings import order_of, standing, task_of
+from tonnage.catalog.standings import best_first, order_of, standing, task_of
 from tonnage.core.board_power import SUM, spread, steady_load
 from tonnage.core.header import Infeasible
 from tonnage.core.host import USUAL_LOAD, LoadShare
@@ -185,8 +184,7 @@ def models_of(request: Own) -> list[str]:
     """The model asked for, or those that people run, those with a score first."""
     if request.model is not None:
         return [request.model]
-    task = task_of(request.serve.lengths.profile)
-    return sorted((one.model for one in downloads()), key=lambda name: order_of(standing(name, task)))
+    return best_first(task_of(request.serve.lengths.profile))
 
 
 def _most_output(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -24,7 +24,7 @@ from tonnage.catalog.hub.names import looks_like_path
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.models import look_up, model_ids
 from tonnage.catalog.published import download_of, downloads
-from tonnage.catalog.standings import TASKS, Task, order_of, standing
+from tonnage.catalog.standings import TASKS, Task, order_of, score_text, standing, told_standings
 from tonnage.core.calibration_use import each_once, serving_use
 from tonnage.core.machine import is_unified, machine_named
 from tonnage.core.quality import share_kept, weights_change
@@ -294,7 +294,7 @@ def score_of(row: LocalRow | OwnRow) -> float:
 
 def score_cell(row: LocalRow | OwnRow) -> str:
     """The same in a table, > where it is a lower bound; empty where none places it."""
-    return f"{'> ' if row.stands.beside else ''}{score_of(row):.1f}" if row.stands else ""
+    return score_text(row.stands, kept=share_kept(row.change))
 
 
 def _answer(
@@ -388,25 +388,12 @@ def _notes(request: LocalRequest, machine: Machine, best: list[LocalRow]) -> Ite
     benchmark = TASKS[request.task][0]
     if any(row.stands for row in best):
         yield f"scores are {benchmark} of the released weights as publishers ran it"
-    yield from told_standings(best, benchmark)
+    yield from told_standings({row.model: row.stands for row in best}, benchmark)
     source = next((one.source for one in downloads() if best and one.model == best[0].model), None)
     if best and source is None:
         yield no_files(best[0].model)
     if "not opened" in (source or ""):
         yield "names in the commands follow the publishers' conventions and were not opened: look before you pull"
-
-
-def told_standings(rows: Sequence[LocalRow] | Sequence[OwnRow], benchmark: str) -> Iterator[str]:
-    """Which models a score in another benchmark places, and which none does."""
-    placed = {row.model: row.stands for row in rows if row.stands and row.stands.beside}
-    for model, stands in placed.items():
-        yield (
-            f"> {stands.score:.1f}: {model_name(model)} has no published {benchmark}; it stands above "
-            f"{model_name(stands.beside)} by {stands.benchmark} ({stands.own:g} against {stands.theirs:g})"
-        )
-    without = dict.fromkeys(model_name(row.model) for row in rows if not row.stands)
-    if without:
-        yield f"no published score places {', '.join(without)}: below the others, by size"
 
 
 def local_request(values: Mapping[str, Any]) -> LocalRequest:

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from tonnage.catalog import model_name, parts_name, provider_name
+from tonnage.catalog.standings import told_standings
 from tonnage.core.quality import quality_kept
 from tonnage.domain.plan import option_at_rank
 from tonnage.questions.fleet.page import PAGE as FLEET_PAGE
 from tonnage.questions.own.charts import own_charts
-from tonnage.questions.own.local import score_cell, told_standings
+from tonnage.questions.own.local import score_cell
 from tonnage.questions.own.question import MixedRow, OwnedAnswer, OwnPlan, OwnRow
 from tonnage.report.document import (
     EVERY,
@@ -212,8 +213,8 @@ def _short_of(plan: OwnPlan) -> str:
 
 def _placed(plan: OwnPlan, most: int) -> list[str]:
     """Models shown that another benchmark places, or none; nothing about one that is named."""
-    rows = [row for group in plan.able for row in group.rows[:most]]
-    return [] if plan.request.model else [f"{text}." for text in told_standings(rows, plan.benchmark)]
+    stands = {row.model: row.stands for group in plan.able for row in group.rows[:most]}
+    return [] if plan.request.model else [f"{text}." for text in told_standings(stands, plan.benchmark)]
 
 
 def _mixed_line(plan: OwnPlan) -> str:
