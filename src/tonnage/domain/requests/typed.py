@@ -645,6 +645,7 @@ class FitFields(TypedDict, total=False):
     kv_offload: Bytes | None
     extend_context: bool | None
     solve: Literal["context", "concurrency", "batch", "seq-len", "model"] | None
+    task: Literal["chat", "code", "agent", "reasoning"] | None
 
 
 class RentOrBuyFields(TypedDict, total=False):
