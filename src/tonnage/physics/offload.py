@@ -23,7 +23,12 @@ Hand-over of one layer between device and host: two copies of one hidden state, 
 the layer launched one by one, for no captured graph spans both sides. [s]
 """
 LINK_SHARE: Final = 0.76
-"""Share of a PCIe link's listed rate that copies from pageable or pinned host memory reach. [-]"""
+"""Share of a PCIe link's listed rate that copies from host memory reach. [-]"""
+STAGED_SHARE: Final = 0.62
+"""
+Share of host memory's listed rate at which a driver moves mapped weights into memory that the device may read: 28 GiB
+in 470 ms beside 102.4 GB/s (Ollama issue 16221 and its change 16222). [-]
+"""
 
 
 def offloaded_token_s(
@@ -79,13 +84,19 @@ def offloaded_token_s(
 
 
 def offloaded_prefill_s(
-    *, device_s: float, moved_bytes: float, pieces: float, link_bytes_per_s: float, link_share: float
+    *,
+    device_s: float,
+    moved_bytes: float,
+    pieces: float,
+    link_bytes_per_s: float,
+    link_share: float,
+    staged_bytes_per_s: float,
 ) -> float:
     """
     Time of a prompt whose moved weights are streamed to the device.
 
-    t = t_d + p M / (u b): all work is done on the device, and each piece of the prompt brings the moved weights over
-    the link once.
+    t = t_d + p M (1 / (u b) + 1 / s): all work is done on the device, and each piece of the prompt brings the moved
+    weights over the link once, after a copy within the host: a file that is mapped into memory is not pinned there.
 
     Parameters
     ----------
@@ -99,6 +110,8 @@ def offloaded_prefill_s(
         b, listed rate of the link between host and device, one direction. [bytes/s]
     link_share : number
         u, achieved share of it, 0 < u <= 1. [-]
+    staged_bytes_per_s : number
+        s, rate of the copy within the host; infinite where the weights lie pinned (llama.cpp `--no-mmap`). [bytes/s]
 
     Returns
     -------
@@ -116,18 +129,19 @@ def offloaded_prefill_s(
 
     Source
     ------
-    llama.cpp pull request 6083 (large batches go to the device); points in measurements/local.csv.
+    llama.cpp pull requests 6083 (large batches go to the device) and 20978 (what is mapped is not pinned: prompts of
+    gpt-oss-20b at 0.55 of their rate); points in measurements/local.csv.
 
     Examples
     --------
     >>> prompt = offloaded_prefill_s(
-    ...     device_s=0.4, moved_bytes=40e9, pieces=2, link_bytes_per_s=31.5e9, link_share=0.76
+    ...     device_s=0.4, moved_bytes=40e9, pieces=2, link_bytes_per_s=31.5e9, link_share=0.76, staged_bytes_per_s=50e9
     ... )
     >>> print(f"{prompt:.1f} s")
-    3.7 s
+    5.3 s
     """
     if moved_bytes <= 0.0:
         return device_s
     if not 0.0 < link_share <= 1.0:
         raise BadRequest(f"link_share: {link_share:g} must be a share above 0, at most 1")
-    return device_s + pieces * moved_bytes / (link_share * link_bytes_per_s)
+    return device_s + pieces * moved_bytes * (1.0 / (link_share * link_bytes_per_s) + 1.0 / staged_bytes_per_s)

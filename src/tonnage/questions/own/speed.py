@@ -28,7 +28,7 @@ from tonnage.domain.precision import Precision
 from tonnage.engines.at_home import spread_engine
 from tonnage.optimize.largest import largest_whole
 from tonnage.physics.memory import cache_bytes_per_sequence, weight_bytes
-from tonnage.physics.offload import CROSSING_S, LINK_SHARE, offloaded_prefill_s, offloaded_token_s
+from tonnage.physics.offload import CROSSING_S, LINK_SHARE, STAGED_SHARE, offloaded_prefill_s, offloaded_token_s
 from tonnage.physics.transformer import experts_hit
 from tonnage.pricing.energy import IDLE_DRAW
 from tonnage.record import Record
@@ -201,6 +201,7 @@ def join_sides(asked: Asked, machine: Machine, *, offload: Offload) -> LocalRow:
             pieces=math.ceil(prompt / asked.piece),
             link_bytes_per_s=side.at.placement.accelerator.host_link.bytes_per_s or USUAL_LINK,
             link_share=LINK_SHARE,
+            staged_bytes_per_s=STAGED_SHARE * machine.host.part.memory_bytes_per_s,
         )
     basis = Basis.ASSUMED if side is not None and host is not None else shown.basis
     pool = deployment_of(asked, machine.device or machine.host.part, count=machine.count).pool

@@ -22,7 +22,7 @@ from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.machine import LocalRow, Machine, Offload, Owned
 from tonnage.engines.at_home import spread_engine
 from tonnage.physics.memory import cell_cache_bytes, weight_bytes
-from tonnage.physics.offload import CROSSING_S, LINK_SHARE, offloaded_prefill_s, offloaded_token_s
+from tonnage.physics.offload import CROSSING_S, LINK_SHARE, STAGED_SHARE, offloaded_prefill_s, offloaded_token_s
 from tonnage.questions.own.speed import (
     USUAL_LINK,
     Asked,
@@ -186,6 +186,7 @@ def spread_out(asked: Asked, machine: Machine) -> Spread | str:
         pieces=math.ceil(sides[0].at.case.isl / asked.piece),
         link_bytes_per_s=machine.device.host_link.bytes_per_s or USUAL_LINK,
         link_share=LINK_SHARE,
+        staged_bytes_per_s=STAGED_SHARE * machine.host.part.memory_bytes_per_s,
     )
     even = share_evenly(held, layers)
     slowest = max(n * device.layer_s for n, device in zip(even.layers, held, strict=True))
