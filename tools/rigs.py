@@ -2,7 +2,8 @@
 Machines at home as their owners published them: how far off are predictions, and are their owners' choices found?
 
 `python -m tools.rigs` predicts the rates; with `choices` behind it (and a task, else chat) it says where the model and
-format that each owner runs stand in the answers of `tonnage local`, asked with that owner's context.
+format that each owner runs stand in the answers of `tonnage local`, asked with that owner's context: in the list, and
+among what was released when the page was published, for nobody runs what is not out; and counts why not.
 
 Reads `measurements/rigs.csv`: a machine as its owner writes it (`machine`, read as `tonnage local -a` reads it), the
 model, format and context, and the rates. Where the page states no memory rate the host is what `tonnage local` assumes.
@@ -14,14 +15,18 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from msgspec.structs import replace
 from tools.local_points import speed_with
 
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.published import downloads
 from tonnage.catalog.standings import Task, task_of
 from tonnage.core.deployment import deploy
 from tonnage.core.machine import is_unified, machine_named
@@ -35,6 +40,8 @@ from tonnage.questions.own.unlike import spread_out
 
 RIGS = Path(__file__).resolve().parents[1] / "measurements" / "rigs.csv"
 LEAST_CONTEXT = 4096
+FASTER = 1.5
+"""From here on a model is taken to be chosen for its speed. [-]"""
 
 
 def rows_of() -> list[dict[str, str]]:
@@ -111,39 +118,97 @@ def errors(*, prompt: bool = False) -> list[tuple[dict[str, str], float | str]]:
     return [(row, predicted(row, prompt=prompt)) for row in rows_of() if row[column]]
 
 
-def chosen(rows: list[dict[str, str]], task: Task) -> tuple[list[int], list[int]]:
-    """
-    Where a rig's own model and format stand in the owner's answers: the place of the first of its models in the general
-    list (0 = not among those that fit), and that of its format in the answer about the model (0 = not in it).
-    """
-    machine = machine_of(rows[0])
+class Choice(NamedTuple):
+    """Where one model that an owner runs, and its format, stand in the owner's answers; 0 = not in them."""
+
+    place: int
+    """In the general list."""
+    then: int
+    """Among its models that were released when the page was published."""
+    cause: str
+    """Why it is not among the first three of those; empty where it is."""
+    format: int
+    """Of the format, in the answer about the model."""
+    format_cause: str
+
+
+def chosen(rows: list[dict[str, str]], task: Task) -> dict[str, Choice]:
+    """The models of one rig."""
+    machine, known = machine_of(rows[0]), {resolve(one.model).id: one.released for one in downloads()}
     context = max(int(row["context_tokens"] or LocalRequest().context) for row in rows)
     every = local(LocalRequest(context=context, task=task), machine).rows
     models = [resolve(row.model).id for row in every]
-    places, formats = [], []
+    day = rows[0]["published"]
+    then = [n for n, model in enumerate(models) if known[model][: len(day)] <= day]
+    found = {}
     for model in dict.fromkeys(row["model"] for row in rows):
         own = resolve(model).id
-        places.append(models.index(own) + 1 if own in models else 0)
+        place = models.index(own) if own in models else None
+        among = then.index(place) + 1 if place in then else 0
         of_model = local(LocalRequest(model=model, exact=True, context=context), machine).frontier
         told = [row.precision.stored for row in of_model]
         theirs = [row["weights"] for row in rows if row["model"] == model]
-        formats.append(min((told.index(one) + 1 if one in told else 0 for one in theirs), key=lambda n: n or 99))
-    return places, formats
+        where = min((told.index(one) + 1 if one in told else 0 for one in theirs), key=lambda n: n or 99)
+        found[model] = Choice(
+            place=0 if place is None else place + 1,
+            then=among,
+            cause="" if 1 <= among <= 3 else _why(own, place, every, first=then[:3], listed=own in known),
+            format=where,
+            format_cause="" if 1 <= where <= 3 else _why_format(theirs, where, of_model),
+        )
+    return found
+
+
+def _why(model: str, place: int | None, rows: Sequence[LocalRow], *, first: list[int], listed: bool) -> str:
+    """What keeps a model from the first three of those that were released."""
+    if place is None:
+        return "does not run with that context" if listed else "not in our list of files"
+    row = rows[place]
+    if row.stands is None:
+        return "no published score places it"
+    fastest = max(rows[n].decode_per_s.value for n in first)
+    if row.decode_per_s.value > FASTER * fastest:
+        return f"over {FASTER:g} times as fast as each of the first three"
+    if row.decode_per_s.value < LocalRequest().min_per_s:
+        return f"below {LocalRequest().min_per_s:g} tokens/s"
+    return "three others score higher"
+
+
+def _why_format(theirs: list[str], place: int, rows: Sequence[LocalRow]) -> str:
+    """What keeps a format from the first three of the answer about its model."""
+    if place:
+        return f"finer ones make {LocalRequest().min_per_s:g} tokens/s, too"
+    if not rows:
+        return "the model does not run with that context"
+    return (
+        "another kind of file" if all(one.startswith(("mlx", "bf16")) for one in theirs) else "no other beats another"
+    )
 
 
 def choices(task: Task) -> None:
-    """Print where each rig's own choice stands, and on how many of them model and format are among the first three."""
+    """Print where each rig's own choice stands, on how many of them it is among the first three, and why not."""
     rigs: dict[str, list[dict[str, str]]] = {}
-    first = [0, 0]
     for row in rows_of():
         rigs.setdefault(row["rig"], []).append(row)
-    for rig, rows in rigs.items():
-        models = ", ".join(dict.fromkeys(f"{row['model'].partition('/')[2]} {row['weights']}" for row in rows))
-        found = chosen(rows, task)
-        told = (", ".join(str(place or "not listed") for place in places) for places in found)
-        print(f"{rig:20} {models:90} {' | '.join(told)}", flush=True)
-        first = [n + any(1 <= place <= 3 for place in places) for n, places in zip(first, found, strict=True)]
-    print(f"{len(rigs)} rigs: model among the first three on {first[0]}, format of the model on {first[1]}")
+    found = {rig: chosen(rows, task) for rig, rows in rigs.items()}
+    for rig, models in found.items():
+        for model, one in models.items():
+            theirs = ", ".join(dict.fromkeys(row["weights"] for row in rigs[rig] if row["model"] == model))
+            places = (str(place or "-") for place in (one.place, one.then, one.format))
+            print(
+                f"{rig:18} {model.partition('/')[2] + ' ' + theirs:50} {' | '.join(places):14} {one.cause}", flush=True
+            )
+    print("places: in the list, among what was released when the page was published, format of the model")
+    for what, place, cause in (
+        ("model among the first three", attrgetter("place"), None),
+        ("model among the first three of its day", attrgetter("then"), attrgetter("cause")),
+        ("format of the model among its first three", attrgetter("format"), attrgetter("format_cause")),
+    ):
+        best = {rig: [one for one in own.values() if 1 <= place(one) <= 3] for rig, own in found.items()}
+        print(f"{what}: {sum(map(bool, best.values()))} of {len(found)} rigs")
+        missed = [next(iter(found[rig].values())) for rig, own in best.items() if not own]
+        for why, count in Counter(map(cause, missed)).most_common() if cause else ():
+            print(f"  {count:4d}  {why}")
 
 
 def _summary(misses: Iterable[float]) -> str:

@@ -113,8 +113,11 @@ def test_no_prompt_is_sent_twice_by_two_runs(
         (["--weights", "fp9"], "no precision 'fp9'"),
         (["--option", "max_num_seq=1"], "write NAME=VALUE with a name of"),
         (["--as", "meta-llama/Llama-3.1-70B-Instruct"], "exceed the 20.1 GiB"),
+        (["--tp", "3"], "tp 3 does not divide"),
+        (["--most", "100000000"], "is outside 1 to"),
+        (["--isl", "0"], "prompt tokens: 0 is outside"),
     ],
-    ids=["accelerator", "model", "engine", "format", "setting", "too large"],
+    ids=["accelerator", "model", "engine", "format", "setting", "too large", "ranks", "requests at once", "prompt"],
 )
 def test_names_are_checked_before_anything_is_sent(wrong: list[str], says: str, tmp_path: Path) -> None:
     stub = Stub()

@@ -1,16 +1,17 @@
 """
 Sweeps of real servers on one core of this machine: rows of measurements/own/engine.csv.
 
-Each model, prompt and load in turn, asked by the client of `tonnage measure serve` from the other core. Seconds are as
-the client saw them; `server_cpu_share` is the server's share of its core meanwhile, by which they are multiplied where
-a calibration reads them.
+Each model, prompt and load in turn, there and back (1, 2, 4, 4, 2, 1 clients), asked by the client of `tonnage measure
+serve` from the other core; the faster half of all rounds counts, as in `measure quick`: two requests of each client
+repeated themselves by a third. Seconds are as the client saw them; `server_cpu_share` is the server's share of its core
+meanwhile, by which they are multiplied where a calibration reads them.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -30,8 +31,9 @@ from tools.own.servers import (
 from tools.own.table import Row
 
 from tonnage.domain.measurement import Load
-from tonnage.measure.records import Spec
+from tonnage.measure.records import Log, Spec, read_log
 from tonnage.measure.serve import measure_serve
+from tonnage.measure.summary import undisturbed
 
 
 class Size(NamedTuple):
@@ -50,8 +52,10 @@ ON_A_CORE: Final = Size({"75MB": (768, 2048, 6), "365MB": (1024, 2816, 16)}, (1,
 ON_A_GPU: Final = Size({"2GB": (2048, 5632, 22), "13GB": (4096, 11008, 32)}, (1, 4, 16, 64), (128, 640), 64)
 DTYPES: Final = {"llamacpp": "float16", "vllm": "float32"}
 """Of the weights on a processor."""
-EACH: Final = 2
-"""Requests of every client."""
+EACH: Final = 4
+"""Requests of every client, each time that a load is measured."""
+LEAST: Final = 12
+"""Of all clients together."""
 ANSWER: Final = 32
 """[tokens]"""
 
@@ -93,8 +97,10 @@ def sweeps(engine: str, device: str, folder: Path, *, python: Path, how: str, ma
                 used_by = child, put_first(child, max(both))
                 os.sched_setaffinity(0, {min(both)})
             for prompt in size.prompts:
-                for clients in size.levels:
-                    yield {**known, **_asked(url, used_by, prompt, clients, folder)}
+                seen: dict[int, list[tuple[Log, float]]] = {}
+                for clients in (*size.levels, *reversed(size.levels)):
+                    seen.setdefault(clients, []).append(_asked(url, used_by, prompt, clients, folder))
+                yield from ({**known, **_row(clients, *zip(*twice, strict=True))} for clients, twice in seen.items())
             os.sched_setaffinity(0, both)
 
 
@@ -115,8 +121,11 @@ def _served(
     path.unlink()
 
 
-def _asked(url: str, used_by: tuple[int, int | None] | None, prompt: int, clients: int, folder: Path) -> Row:
-    load = Load(concurrency=clients, requests=EACH * clients, warmup=1, duration_s=900.0)
+def _asked(
+    url: str, used_by: tuple[int, int | None] | None, prompt: int, clients: int, folder: Path
+) -> tuple[Log, float]:
+    """What was asked and answered, and the server's share of its core."""
+    load = Load(concurrency=clients, requests=max(LEAST, EACH * clients), warmup=clients, duration_s=900.0)
     spec = Spec(
         url=url,
         kind="completions",
@@ -127,12 +136,19 @@ def _asked(url: str, used_by: tuple[int, int | None] | None, prompt: int, client
         timeout_s=600.0,
     )
     begun, used = time.monotonic(), used_s(*used_by) if used_by else 0.0
-    point = measure_serve(spec, folder / f"{time.time_ns()}.jsonl").points[0]
+    output = folder / f"{time.time_ns()}.jsonl"
+    measure_serve(spec, output)
     share = min(1.0, (used_s(*used_by) - used) / (time.monotonic() - begun)) if used_by else 1.0
+    return read_log(output), share
+
+
+def _row(clients: int, logs: Sequence[Log], shares: Sequence[float]) -> Row:
+    point = undisturbed(logs)
     assert point.ttft_s is not None and point.tpot_s is not None and point.prompt_tokens is not None
     return {
-        "concurrency": clients, "requests": point.completed, "prompt_tokens": round(point.prompt_tokens, 1),
-        "ttft_s": f"{point.ttft_s.mean:.5f}", "tpot_s": f"{point.tpot_s.mean:.6f}", "server_cpu_share": f"{share:.3f}",
+        "concurrency": clients, "requests": sum(len(log.outcomes) for log in logs),
+        "prompt_tokens": round(point.prompt_tokens, 1), "ttft_s": f"{point.ttft_s.mean:.5f}",
+        "tpot_s": f"{point.tpot_s.mean:.6f}", "server_cpu_share": f"{max(shares):.3f}",
     }  # fmt: skip
 
 

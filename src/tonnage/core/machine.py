@@ -307,7 +307,8 @@ def _of_shared_memory(group: Owned, memory_bytes: float) -> Owned:
         raise BadRequest(
             f"memory: {show(memory_bytes, 'bytes')} is no size of {part.name}; it is sold with {_any_of(sizes)} GB"
         )
-    return replace(group, part=replace(part, memory_bytes=memory_bytes, usable_memory_bytes=None))
+    sold = near * GiB if near else memory_bytes
+    return replace(group, part=replace(part, memory_bytes=sold, usable_memory_bytes=None), assumed="")
 
 
 def machine_found(

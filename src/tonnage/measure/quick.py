@@ -22,7 +22,7 @@ from tonnage.errors import BadRequest
 from tonnage.measure.client import key_of, open_connection, target_of
 from tonnage.measure.records import Log, Spec, read_log
 from tonnage.measure.scrape import engine_at
-from tonnage.measure.serve import measure_serve
+from tonnage.measure.serve import check, measure_serve
 from tonnage.measure.served import of_model, served_at
 from tonnage.measure.summary import MIN_REQUESTS, drifts_between, undisturbed
 
@@ -60,7 +60,7 @@ def quick_specs(
     Raises
     ------
     BadRequest
-        The time is too short for three loads.
+        The time is too short for three loads, or one of them cannot be measured.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def quick_specs(
         raise BadRequest(f"--time: {duration_s:g} s is too short for three loads; give {3 * _LEAST_S:g} s at least")
     prompt, answer = lengths
     loads = dict.fromkeys((1, max(1, round(most**0.5)), most))
-    return tuple(
+    specs = tuple(
         Spec(
             url=url,
             kind="completions",
@@ -88,6 +88,9 @@ def quick_specs(
         )
         for places in loads
     )
+    for spec in specs:
+        check(spec)
+    return specs
 
 
 def served_there(spec: Spec, *, key_env: str | None = None) -> tuple[str, float | None] | None:

@@ -75,8 +75,8 @@ def check(spec: Spec) -> None:
     check_bounds(
         ("--requests", load.requests, 1, MAX_REQUESTS),
         ("--duration", load.duration_s, 0.1, MAX_DURATION_S),
-        ("--prompt-tokens", spec.prompt_tokens, 1, 10_000_000),
-        ("--output-tokens", spec.output_tokens, 1, 1_000_000),
+        ("prompt tokens", spec.prompt_tokens, 1, 10_000_000),
+        ("output tokens", spec.output_tokens, 1, 1_000_000),
         ("--timeout", spec.timeout_s, 0.1, 24 * 3600.0),
         ("--concurrency", load.concurrency if load.concurrency is not None else 1, 1, MAX_CONCURRENCY),
         ("--rate", load.rate_per_s if load.rate_per_s is not None else 1.0, 1e-4, 1e5),

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage import catalog
-from tonnage.core.machine import is_unified, processor_named, read_owned
+from tonnage.core.machine import is_unified, machine_named, processor_named, read_owned
 from tonnage.domain.precision import Precision
 from tonnage.errors import BadRequest, TonnageError, UnknownName
 from tonnage.physics.power_cap import capped_clock
@@ -149,6 +149,12 @@ def test_a_memory_size_is_that_of_a_part_sold_with_several(text: str, part: str,
     found = read_owned(text)[0].part
     assert (found.id, found.memory_bytes) == (part, gib * GiB)
     assert is_unified(found)
+
+
+def test_a_stated_memory_is_the_size_that_is_sold_and_no_assumption() -> None:
+    machine = machine_named("M3 Ultra", memory_bytes=96e9)
+    assert machine.device is not None and machine.device.memory_bytes == 96 * GiB
+    assert machine.title == "M3 Ultra (80-core GPU), 96 GB"
 
 
 def test_the_processor_alone() -> None:

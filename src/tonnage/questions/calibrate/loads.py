@@ -30,6 +30,7 @@ from tonnage.domain.metrics import METRICS
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision, number_format
 from tonnage.errors import BadRequest, echo
+from tonnage.optimize.layouts import legal
 from tonnage.physics.parameters import parameters
 from tonnage.physics.shares import Tokens
 from tonnage.physics.transformer import step_work
@@ -152,10 +153,12 @@ def refuse_unknown(found: Measurement, stack: Stack, *, additions: Additions) ->
     Raises
     ------
     TonnageError
-        A model, accelerator, engine, format or setting is unknown, or the model does not fit.
+        A model, accelerator, engine, format or setting is unknown, or the model does not fit or divide over its ranks.
     """
     for point in found.points:
-        _deployed(point, stack, Traffic(concurrency=point.concurrency or 1.0), additions=additions)
+        at = _deployed(point, stack, Traffic(concurrency=point.concurrency or 1.0), additions=additions)
+        if not (divides := legal(at.placement.model, stack.layout)).ok:
+            raise BadRequest(f"{at.placement.model.id}: {divides.reason}; nearest: {divides.nearest}")
 
 
 _SAME_SIZE: Final = 0.2
