@@ -2,7 +2,7 @@
 
 And how far do one, three, six points of a run carry to its other loads and prompts, as a user would measure them? Rows
 are of `measurements/own/engine.csv`: llama.cpp and vLLM on one core, in seconds of the server's own processor time. Of
-repeats of a load the one counts in which the server had the largest share of its core.
+repeats of a load the one with the most requests counts, then that in which the server had most of its core.
 """
 
 from __future__ import annotations
@@ -82,9 +82,14 @@ def _runs(folder: Path) -> dict[str, list[Row]]:
         # Prompts of random words differ by a few tokens from load to load.
         place = row["model"], round(math.log2(float(row["prompt_tokens"]))), int(row["concurrency"])
         known = best.get(place)
-        if known is None or float(row["server_cpu_share"]) > float(known["server_cpu_share"]):
+        if known is None or _weight(row) > _weight(known):
             best[place] = row
     return {name: [best[at] for at in sorted(best) if at[0] == name] for name in dict.fromkeys(at[0] for at in best)}
+
+
+def _weight(row: Row) -> tuple[int, float]:
+    """What a row counts by among repeats of its load: how much was asked, then the server's share of its core."""
+    return int(row["requests"]), float(row["server_cpu_share"])
 
 
 def _device(folder: Path, row: Row) -> Additions:

@@ -195,14 +195,7 @@ def join_sides(asked: Asked, machine: Machine, *, offload: Offload) -> LocalRow:
     prompt = shown.at.case.isl
     prompt_s = shown.prompt_s
     if side is not None and host is not None:
-        prompt_s = offloaded_prefill_s(
-            device_s=side.prompt_s,
-            moved_bytes=offload.streamed_bytes,
-            pieces=math.ceil(prompt / asked.piece),
-            link_bytes_per_s=side.at.placement.accelerator.host_link.bytes_per_s or USUAL_LINK,
-            link_share=LINK_SHARE,
-            staged_bytes_per_s=STAGED_SHARE * machine.host.part.memory_bytes_per_s,
-        )
+        prompt_s = prompt_s_behind(asked, machine, prompt=prompt, device_s=prompt_s, offload=offload)
     basis = Basis.ASSUMED if side is not None and host is not None else shown.basis
     pool = deployment_of(asked, machine.device or machine.host.part, count=machine.count).pool
     return LocalRow(
@@ -220,6 +213,19 @@ def join_sides(asked: Asked, machine: Machine, *, offload: Offload) -> LocalRow:
         level=shown.errors.level,
         notes=shown.at.notes,
         board_w=_board_w(shown, token_s, share=1.0 if side is None else 1.0 - offload.read_share, cards=machine.count),
+    )
+
+
+def prompt_s_behind(asked: Asked, machine: Machine, *, prompt: float, device_s: float, offload: Offload) -> float:
+    """Seconds of so many prompt tokens whose pieces bring what was moved to the devices, which need `device_s`."""
+    assert machine.device is not None
+    return offloaded_prefill_s(
+        device_s=device_s,
+        moved_bytes=offload.streamed_bytes,
+        pieces=math.ceil(prompt / asked.piece),
+        link_bytes_per_s=machine.device.host_link.bytes_per_s or USUAL_LINK,
+        link_share=LINK_SHARE,
+        staged_bytes_per_s=STAGED_SHARE * machine.host.part.memory_bytes_per_s,
     )
 
 

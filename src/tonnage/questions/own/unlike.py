@@ -15,20 +15,19 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import math
 from typing import Final
 
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.machine import LocalRow, Machine, Offload, Owned
 from tonnage.engines.at_home import spread_engine
 from tonnage.physics.memory import cell_cache_bytes, weight_bytes
-from tonnage.physics.offload import CROSSING_S, LINK_SHARE, STAGED_SHARE, offloaded_prefill_s, offloaded_token_s
+from tonnage.physics.offload import CROSSING_S, offloaded_token_s
 from tonnage.questions.own.speed import (
-    USUAL_LINK,
     Asked,
     Shares,
     device_room,
     place_layers,
+    prompt_s_behind,
     shares_on,
     side_of,
     speed_of,
@@ -180,14 +179,8 @@ def spread_out(asked: Asked, machine: Machine) -> Spread | str:
         crossings=offload.layers + offload.expert_layers,
         crossing_s=CROSSING_S,
     )
-    prompt_s = offloaded_prefill_s(
-        device_s=sum(share * side.prompt_s for share, side in zip(shares, sides, strict=True)),
-        moved_bytes=offload.streamed_bytes,
-        pieces=math.ceil(sides[0].at.case.isl / asked.piece),
-        link_bytes_per_s=machine.device.host_link.bytes_per_s or USUAL_LINK,
-        link_share=LINK_SHARE,
-        staged_bytes_per_s=STAGED_SHARE * machine.host.part.memory_bytes_per_s,
-    )
+    on_all_s = sum(share * side.prompt_s for share, side in zip(shares, sides, strict=True))
+    prompt_s = prompt_s_behind(asked, machine, prompt=sides[0].at.case.isl, device_s=on_all_s, offload=offload)
     even = share_evenly(held, layers)
     slowest = max(n * device.layer_s for n, device in zip(even.layers, held, strict=True))
     worst = max(sides, key=lambda side: side.token_s)
