@@ -69,6 +69,7 @@ def asked_of(row: dict[str, str], *, prompt: bool = False) -> Asked:
         prompt=length,
         piece=piece,
         engine=row["engine"],
+        mapped=True,  # the engine's default
     )
 
 

@@ -73,6 +73,7 @@ def asked_of(row: dict[str, str], *, prompt: bool = False) -> Asked:
         prompt=length,
         piece=int(row["piece_tokens"] or 512) if prompt else 512,
         engine=row["engine"],
+        mapped=True,  # no owner says otherwise, and it is the engine's default
     )
 
 

@@ -87,6 +87,8 @@ def _llama_server(row: LocalRow, download: Download, model: Model) -> list[str]:
         words += ["-ts", ",".join(map(str, row.split))]
     if row.offload.expert_layers:
         words += ["-ncmoe", str(_first_layers(model, row.offload.expert_layers))]
+    if row.offload.moved_bytes:  # what is mapped is not pinned, and a prompt would be copied twice
+        words += ["--no-mmap"]
     return words
 
 

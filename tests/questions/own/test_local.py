@@ -102,6 +102,7 @@ def test_every_row_has_what_starts_it_and_an_interval() -> None:
         command = dict(row.commands)["llama.cpp"]
         assert command.startswith("llama-server -hf ")
         assert ("-ncmoe" in command) == bool(row.offload.expert_layers)
+        assert ("--no-mmap" in command) == (0.0 < row.offload.read_share < 1.0)
         assert row.decode_per_s.low < row.decode_per_s.value
         assert row.most_context >= row.context
 

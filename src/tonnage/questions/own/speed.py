@@ -59,6 +59,8 @@ class Asked(Record, kw_only=True):
     piece: int = PIECE
     engine: str = ""
     """Absent = the one that spreads a model over unlike memories."""
+    mapped: bool = False
+    """What lies in host memory is a mapped file, not pinned: the engine's default, and not what Tonnage starts."""
 
 
 class Side(Record, kw_only=True):
@@ -225,7 +227,7 @@ def prompt_s_behind(asked: Asked, machine: Machine, *, prompt: float, device_s: 
         pieces=math.ceil(prompt / asked.piece),
         link_bytes_per_s=machine.device.host_link.bytes_per_s or USUAL_LINK,
         link_share=LINK_SHARE,
-        staged_bytes_per_s=STAGED_SHARE * machine.host.part.memory_bytes_per_s,
+        staged_bytes_per_s=STAGED_SHARE * machine.host.part.memory_bytes_per_s if asked.mapped else math.inf,
     )
 
 
