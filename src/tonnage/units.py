@@ -377,6 +377,23 @@ def plural(count: float, noun: str) -> str:
     return f"{count:,.0f} {noun}{'' if count == 1 else 's'}"
 
 
+def percent(share: float, digits: int | None = None, *, sign: str = "") -> str:
+    """
+    A share in words: whole percent, one digit of what is less, three where it is nearly all; or so many decimals.
+
+    Examples
+    --------
+    >>> percent(0.56), percent(0.999), percent(0.004), percent(0.1234, 1), percent(0.12, sign="+")
+    ('56 %', '99.9 %', '0.4 %', '12.3 %', '+12 %')
+    """
+    value = 100.0 * share
+    if digits is not None:
+        form = f".{digits}f"
+    else:
+        form = ".3g" if 99.0 < value < 100.0 else ".1g" if 0.0 < abs(value) < 0.95 else ".0f"
+    return f"{value:{sign}{form}} %"
+
+
 def whole_percent(share: float) -> str:
     """
     A chance in words: whole percent, rounded down so that 79.6 % is not said to reach 80, and never certainty.

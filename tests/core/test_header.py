@@ -1,5 +1,6 @@
 """A request that nothing meets says what dropping each constraint buys; a plan that works names its choices (D7-9)."""
 
+import re
 from typing import Any
 
 import pytest
@@ -52,6 +53,16 @@ def test_what_stands_in_the_way_and_what_dropping_it_buys(
     assert told and "$" in told[0] and " x " in told[0], made.relaxing
     named = {"budget": ("budget $",), "deadline": ("deadline",), "tpot": ("TTFT", "TPOT")}.get(limit or "", ())
     assert all(word in (made.binding.nearest or "") for word in named), "the nearest that works"
+
+
+def test_objectives_that_exclude_each_other_are_answered_by_the_least_that_work_together() -> None:
+    fields = {"model": EIGHT, "rate": "1/s", "traffic": "chat", "accelerator": "L4,L40S", "quick": True}
+    made = plan("serve", **fields, ttft="10 ms", tpot="2 ms")
+    (told,) = made.relaxing
+    limits = dict(re.findall(r"--(\w+) '([^']+)'", told))
+    assert told.startswith("with ") and set(limits) == {"ttft", "tpot"} and " at $" in told
+    assert plan("serve", **fields, **limits).feasible
+    assert "tp1" not in made.sentence and "TP" in (made.binding.nearest or "")
 
 
 def test_what_is_bought_is_the_plan_without_the_constraint() -> None:

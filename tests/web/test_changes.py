@@ -45,6 +45,26 @@ def test_points_within_error_are_shown_where_there_is_little_else() -> None:
     assert not [one for one in more if one.text.startswith("TTFT")]
 
 
+def test_what_would_work_is_applied_whatever_it_is() -> None:
+    lines = (
+        "with --ttft '1.5 s' --tpot '30 ms': 2 x H100 at $4.58/h",
+        "without the rule against community hosts (--community): 1 x RTX 3090 at $0.10/h",
+        "without --term: 1 x H100 at $1.10/h",
+    )
+    looser, community, term = suggestions(
+        SimpleNamespace(break_even=()),
+        [Text(f"Would work: {line}", kind="relaxed") for line in lines],
+        path="plan/serve",
+        given=GIVEN,
+        known=KNOWN,
+    )
+    assert looser.text == "With TTFT within 1.5 s and TPOT within 30 ms: 2 x H100 at $4.58/h"
+    assert applied(looser.href) == {**GIVEN, "ttft": "1.5 s", "tpot": "30 ms"}
+    assert community.text == "Without the rule against community hosts: 1 x RTX 3090 at $0.10/h"
+    assert applied(community.href) == {**GIVEN, "community": "true"}
+    assert applied(term.href)["term"] == "on-demand, spot, reserved-1y, reserved-3y"
+
+
 def test_lines_that_offer_something_ask_for_it_and_relaxed_limits_are_dropped() -> None:
     nothing = SimpleNamespace(break_even=())
     offer, without, risk = suggestions(

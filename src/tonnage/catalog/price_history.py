@@ -34,6 +34,7 @@ from tonnage.catalog.rows import DATA, table
 from tonnage.domain.listing import Column, Listing
 from tonnage.domain.money import STALE_AFTER_DAYS, Offer, PriceFall, is_stale
 from tonnage.errors import UnknownName
+from tonnage.units import percent
 
 LEAST_DAYS: Final = 90
 """Between two prices of one seller, for their ratio to say anything."""
@@ -263,12 +264,12 @@ def fall_text(fall: Fall | None) -> str:
     say = "fell" if fall.per_year >= 0 else "rose"
     return (
         f"of {fall.pairs} sellers with prices at least {LEAST_DAYS} days apart the middle one {say} by "
-        f"{abs(1 - math.exp(-fall.per_year)):.0%} a year ({_change(fall.low)} to {_change(fall.high)})"
+        f"{percent(abs(1 - math.exp(-fall.per_year)))} a year ({_change(fall.low)} to {_change(fall.high)})"
     )
 
 
 def _change(per_year: float) -> str:
-    return f"{math.exp(-per_year) - 1:+.0%}"
+    return percent(math.exp(-per_year) - 1, sign="+")
 
 
 OUTLIER: Final = 2.0

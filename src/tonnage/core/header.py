@@ -20,6 +20,7 @@ from tonnage.catalog import NOTHING, Additions, ambiguity, part_name
 from tonnage.catalog.rows import data_version
 from tonnage.core.sites import none_passes
 from tonnage.domain.answer import Verdict
+from tonnage.domain.metrics import objectives
 from tonnage.domain.model import Model
 from tonnage.domain.plan import (
     BY_AVERAGES,
@@ -34,9 +35,11 @@ from tonnage.domain.refusal import ruled_out
 from tonnage.domain.requests.common import Filters
 from tonnage.domain.requests.field import attributes_of
 from tonnage.domain.requests.serve import Serve
+from tonnage.engines.registry import engine_title
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.record import Record
 from tonnage.simulation.capacity import Point
+from tonnage.units import show
 from tonnage.version import __version__, can_simulate
 
 COMMUNITY = "community marketplaces and brokers are left out (--community includes them)"
@@ -116,7 +119,7 @@ class Infeasible(Record, kw_only=True):
     @property
     def what(self) -> str:
         """The configuration in a few words."""
-        return self.configuration.label(part_name)
+        return self.configuration.label(part_name, engine_title)
 
     @property
     def accelerator(self) -> str:
@@ -191,6 +194,8 @@ RELAXED: Final = (
     "hours",
 )  # fmt: skip
 """Attributes that are limits of a request beside its filters, for each kind that has them; a required one stays."""
+LOOSER: Final = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
+"""Times which latency objectives that exclude each other are tried. [-]"""
 ALL_TERMS: Final = ("on-demand", "spot", "reserved-1y", "reserved-3y")
 
 
@@ -207,7 +212,8 @@ def relaxations(request: Request) -> Iterator[tuple[str, Request]]:
 
 def what_relaxing_buys(request: Request, leads: Callable[[Request], str | None]) -> tuple[str, ...]:
     """
-    What dropping one constraint at a time buys: a line for each without which some option leads.
+    What dropping one constraint at a time buys: a line for each without which some option leads; where none does, the
+    least of `LOOSER` with which all latency objectives can be met together.
 
     Parameters
     ----------
@@ -217,7 +223,25 @@ def what_relaxing_buys(request: Request, leads: Callable[[Request], str | None])
         Request -> the option that leads then, in a few words; None where there is none.
     """
     found = ((flag, leads(other)) for flag, other in relaxations(request))
-    return tuple(f"without {flag}: {told}" for flag, told in found if told is not None)
+    dropped = tuple(f"without {flag}: {told}" for flag, told in found if told is not None)
+    return dropped if dropped or not isinstance(request, Serve) else _looser(request, leads)
+
+
+def _looser(request: Serve, leads: Callable[[Any], str | None]) -> tuple[str, ...]:
+    """The latency objectives, where there are two or more, so much longer that an option leads with all of them."""
+    asked = objectives(request.slo)
+    low, high, found = 0, len(LOOSER) if len(asked) > 1 else 0, tuple[str, ...]()
+    while low < high:
+        middle = (low + high) // 2
+        limits = {metric: float(f"{LOOSER[middle] * limit:.2g}") for metric, limit in asked}
+        slo = replace(request.slo, **{metric.name: limit for metric, limit in limits.items()})
+        told = leads(replace(request, slo=slo))
+        if told is None:
+            low = middle + 1
+        else:
+            flags = " ".join(f"--{metric.title.lower()} '{show(limit, 's')}'" for metric, limit in limits.items())
+            high, found = middle, (f"with {flags}: {told}",)
+    return found
 
 
 def quick_without_simulator(request: Any) -> Any:

@@ -27,7 +27,7 @@ from tonnage.domain.plan import Bill
 from tonnage.errors import Unmeasured
 from tonnage.pricing.energy import IDLE_DRAW, WORKING_DRAW, carbon_kg, energy_kwh, tokens_per_joule
 from tonnage.record import Record
-from tonnage.units import GiB, show
+from tonnage.units import GiB, percent, show
 
 
 class MachinePower(Record, kw_only=True):
@@ -223,10 +223,11 @@ def energy_use(
         grid=f"{grid.name} ({grid.id})" if grid else "",
         sources=(
             machine.source,
-            f"accelerators at {load.value:.0%} of their limit while they work ({load.low:.0%} to {load.high:.0%}): "
+            f"accelerators at {percent(load.value)} of their limit while they work ({percent(load.low)} to "
+            f"{percent(load.high)}): "
             f"{load.source}",
-            f"around them {host.value:.0%} of what is rated: {host.source}",
-            f"working {busy:.0%} of the time, else {idle.value:.0%} of the rating: {idle.source}",
+            f"around them {percent(host.value)} of what is rated: {host.source}",
+            f"working {percent(busy)} of the time, else {percent(idle.value)} of the rating: {idle.source}",
             pue_source,
             *((f"{grid.grams_per_kwh:g} g/kWh: {grid.source}, {grid.as_of or 'no date'}",) if grid else ()),
         ),

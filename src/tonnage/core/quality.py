@@ -21,6 +21,7 @@ from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.published import QualityChange
 from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.serve import Batch, Serve
+from tonnage.units import percent
 
 OWN: Final = frozenset({"this model", "another tuning of it"})
 SIXTEEN_BITS: Final = frozenset({"bf16", "fp16", "fp32", "gguf-f16", "gguf-bf16", "gguf-f32"})
@@ -101,10 +102,12 @@ def apply_quality_floor(request: Request, model: Model) -> tuple[Request, tuple[
 def _refusal(change: QualityChange, floor: float) -> Verdict:
     known = change.kept is not None and change.on in OWN
     short = floor - change.kept if known and change.kept is not None else None
-    nearest = "the weights as released" + (f", or quality {change.kept:.1%}" if known else ", or no quality floor")
+    nearest = "the weights as released" + (
+        f", or quality {percent(change.kept or 0.0, 1)}" if known else ", or no quality floor"
+    )
     return refusal(
         "quality",
-        f"{quality_text(change)}; at least {floor:.1%} is asked for",
+        f"{quality_text(change)}; at least {percent(floor, 1)} is asked for",
         short_by=short,
         nearest=nearest,
     )
@@ -120,18 +123,22 @@ def quality_text(change: QualityChange) -> str:
     'int4 weights: nobody published what it keeps of the score; compare both on your own tasks before shipping'
     """
     if change.kept is None:
-        more = "" if change.perplexity is None else f" (perplexity rises by {change.perplexity:.1%} on {change.on})"
+        more = (
+            ""
+            if change.perplexity is None
+            else f" (perplexity rises by {percent(change.perplexity, 1)} on {change.on})"
+        )
         return (
             f"{change.what}: nobody published what it keeps of the score{more}; compare both on your own tasks before "
             "shipping"
         )
     low, high = change.low or change.kept, change.high or change.kept
     count = f"{change.evaluations} published evaluation{'' if change.evaluations == 1 else 's'} of {change.on}"
-    spread = f", {low:.1%} to {high:.1%}" if change.evaluations > 1 else ""
-    noise = f", one of which is good to about {change.noise:.0%}" if change.noise else ""
+    spread = f", {percent(low, 1)} to {percent(high, 1)}" if change.evaluations > 1 else ""
+    noise = f", one of which is good to about {percent(change.noise)}" if change.noise else ""
     first = f"; look first at {change.worst}" if change.evaluations > 1 and low < 1.0 else ""
     own = "" if change.on in OWN else "; not of this model: compare both on your own tasks before shipping"
-    return f"{change.what}: keeps {change.kept:.1%} of the score in {count}{spread}{noise}{first}{own}"
+    return f"{change.what}: keeps {percent(change.kept, 1)} of the score in {count}{spread}{noise}{first}{own}"
 
 
 def quality_kept(change: QualityChange | None) -> str:

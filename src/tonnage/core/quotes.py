@@ -33,6 +33,7 @@ from tonnage.domain.requests.common import Filters, Quote
 from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.pricing.commitments import TERM_YEARS, weigh
 from tonnage.pricing.owning import HOURS_PER_YEAR
+from tonnage.units import percent
 
 SHORTEST: Final = 1.0 / 12.0
 """Of a contract that prices are held against; in less they hardly move. [years]"""
@@ -134,10 +135,16 @@ def _span(years: float) -> str:
 
 def move_text(one: Commitment) -> str:
     """By how much on-demand prices are expected to move over a term, with the spread."""
-    said = f"fall by {one.falls:.0%}" if one.falls > 0 else f"rise by {-one.falls:.0%}" if one.falls < 0 else "stay"
+    said = (
+        f"fall by {percent(one.falls)}"
+        if one.falls > 0
+        else f"rise by {percent(-one.falls)}"
+        if one.falls < 0
+        else "stay"
+    )
     if one.falls_low == one.falls_high:
         return said
-    return f"{said} ({-one.falls_high + 0.0:+.0%} to {-one.falls_low + 0.0:+.0%})"
+    return f"{said} ({percent(-one.falls_high + 0.0, sign='+')} to {percent(-one.falls_low + 0.0, sign='+')})"
 
 
 def _source(one: Commitment) -> str:

@@ -39,6 +39,7 @@ from tonnage.simulation.session_steady import (
     without_answers,
 )
 from tonnage.simulation.step_parts import has_states
+from tonnage.units import percent
 
 FALLS: Final = -0.5
 """Of the rate that a cache allows, over that which its hits were found at, in logarithms: until two are known. [-]"""
@@ -381,7 +382,7 @@ def sessions_assumed(request: Serve) -> tuple[str, ...]:
     """What is taken for granted of prompts that come back."""
     profile, hits = profile_of(request.sessions, request.lengths), request.sessions.prefix_hits
     if hits:
-        return (f"{hits:.0%} of the prompts' tokens are found in the cache, as stated, on every option alike",)
+        return (f"{percent(hits)} of the prompts' tokens are found in the cache, as stated, on every option alike",)
     if profile is None:
         why = "as asked" if not request.sessions.reuse else "none is known of this traffic; state turns and turn_gap"
         return (f"every prompt is computed in full: prefix caching is on, and finds nothing ({why})",)

@@ -26,6 +26,7 @@ from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.pricing.energy import energy_kwh
 from tonnage.pricing.owning import HOURS_PER_YEAR
 from tonnage.record import Record
+from tonnage.units import percent
 
 AT_HOME: Final = frozenset({"consumer", "apple", "edge"})
 """Segments without a cooled room around them."""
@@ -138,7 +139,7 @@ def unpriced_offers(filters: Filters, part: Accelerator, *, provider: str) -> tu
         return ()
     bought, years = part.street_price_usd or part.launch_price_usd, catalog.parameter(*USEFUL_LIFE).value
     each = power.usd_per_month / HOURS_PER_MONTH + (bought or 0.0) / (years * HOURS_PER_YEAR)
-    basis = f"its power ({power.watts / 1e3:.2g} kW each, at {USUAL_LOAD.value:.0%} of its limit{like})"
+    basis = f"its power ({power.watts / 1e3:.2g} kW each, at {percent(USUAL_LOAD.value)} of its limit{like})"
     basis += f" and its purchase (${bought:,.0f} each over {years:g} years)" if bought else ""
     sizes = (held for held in SIZES if held <= (part.max_per_node or 1))
     return tuple(
@@ -218,5 +219,5 @@ def _power_usd_per_hour(part: Accelerator, *, count: int) -> tuple[float, str]:
         )
     return (
         power.usd_per_month / HOURS_PER_MONTH / count,
-        f"power of accelerators at {USUAL_LOAD.value:.0%} of their limit: {power.source}",
+        f"power of accelerators at {percent(USUAL_LOAD.value)} of their limit: {power.source}",
     )

@@ -40,9 +40,9 @@ class Layout(SparseRecord, kw_only=True):
         """Accelerators of one replica. [accelerators]"""
         return self.tp * self.pp * self.dp
 
-    def degrees(self, between: str = "") -> list[str]:
+    def degrees(self) -> list[str]:
         """Those above one, as they are written: ["tp2", "pp4"]."""
-        return _above_one(self, ("tp", "pp", "dp", "ep"), between)
+        return _above_one(self, ("tp", "pp", "dp", "ep"))
 
 
 class Disaggregation(SparseRecord, kw_only=True):
@@ -164,16 +164,16 @@ class TrainLayout(SparseRecord, kw_only=True):
         """Accelerators of the job. [accelerators]"""
         return self.tp * self.pp * self.cp * self.dp
 
-    def degrees(self, between: str = "") -> list[str]:
+    def degrees(self) -> list[str]:
         """Those above one, as they are written: ["tp8", "vpp2", "dp4"]."""
-        return _above_one(self, ("tp", "pp", "vpp", "cp", "ep", "dp"), between)
+        return _above_one(self, ("tp", "pp", "vpp", "cp", "ep", "dp"))
 
     @property
     def label(self) -> str:
-        """In a few words: "tp 8 pp 16 dp 128 zero1"."""
-        named = self.degrees(" ") or ["single accelerator"]
-        return " ".join([*named, *([self.sharding] if self.sharding != "none" else [])])
+        """In a few words, as the field writes them: "TP8 PP16 DP128 ZeRO-1"."""
+        named = [*self.degrees(), *([self.sharding] if self.sharding != "none" else [])]
+        return " ".join(named).upper().replace("ZERO", "ZeRO-") or "single accelerator"
 
 
-def _above_one(layout: Layout | TrainLayout, names: tuple[str, ...], between: str) -> list[str]:
-    return [f"{name}{between}{n}" for name in names if (n := getattr(layout, name)) > 1]
+def _above_one(layout: Layout | TrainLayout, names: tuple[str, ...]) -> list[str]:
+    return [f"{name}{n}" for name in names if (n := getattr(layout, name)) > 1]

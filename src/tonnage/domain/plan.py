@@ -47,11 +47,16 @@ class Configuration(SparseRecord, kw_only=True):
         pools = self.pools
         return self.layout.ranks * (pools.prefill + pools.decode) + pools.encode if pools else self.layout.ranks
 
-    def label(self, name: Callable[[str], str] = str) -> str:
-        """A few words that name it, "h200-sxm-141gb tp2 fp8 vllm"; `name` says how its accelerator is written."""
-        degrees = self.layout.degrees() or ["tp1"]
+    def label(self, part: Callable[[str], str] | None = None, engine: Callable[[str], str] = str) -> str:
+        """
+        A few words that name it, "h200-sxm-141gb tp2 fp8 vllm"; for people where it is said how they write its
+        accelerator and its engine: "H200 SXM 141 GB TP2 FP8 vLLM".
+        """
+        how = " ".join([*(self.layout.degrees() or ["tp1"]), self.precision.stored])
+        if part is not None:
+            return " ".join([part(self.accelerator), how.upper(), engine(self.engine.name), *self.settings()])
         settings = [said.lower().replace(" ", "-") for said in self.settings()]
-        return " ".join([name(self.accelerator), *degrees, self.precision.stored, self.engine.name, *settings])
+        return " ".join([self.accelerator, how, self.engine.name, *settings])
 
     def settings(self) -> tuple[str, ...]:
         """Settings besides layout and weights that are not the usual ones, in a word each: "KV FP8", "1P3D"."""

@@ -164,9 +164,12 @@ class TrainConfiguration(SparseRecord, kw_only=True):
         """Sequences per optimizer step."""
         return self.micro_batch * self.num_micro_batches * self.layout.dp
 
-    def label(self, name: Callable[[str], str] = str) -> str:
-        """A few words that name it, "64 x h100-sxm5-80gb tp 4 dp 4"; `name` says how its accelerator is written."""
-        return f"{self.count} x {name(self.accelerator)} {self.layout.label}"
+    def label(self, part: Callable[[str], str] = str, _: Callable[[str], str] = str) -> str:
+        """
+        A few words that name it, "64 x h100-sxm5-80gb TP4 DP4"; `part` says how its accelerator is written. It has no
+        engine whose title could be.
+        """
+        return f"{self.count} x {part(self.accelerator)} {self.layout.label}"
 
 
 class Run(SparseRecord, kw_only=True):

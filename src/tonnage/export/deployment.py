@@ -27,6 +27,7 @@ from tonnage.export.target import Names, Server, Target, known_targets, names, t
 from tonnage.export.text import comment, label, safe_name, shell
 from tonnage.questions.rl.question import RlOption, RlPlan
 from tonnage.record import Record
+from tonnage.units import percent
 
 Plan = ServePlan | TrainPlan | BatchPlan | RlPlan
 Option = ServeOption | TrainOption | BatchOption | RlOption
@@ -252,7 +253,9 @@ def _lines(plan: ServePlan | BatchPlan, option: ServeOption | BatchOption, model
     elif cut:
         lines.append(f"Context is cut to {longest:,} of {engine.max_model_len:,} tokens: the KV cache holds no more.")
     if (found := _found_again(option)) and option.replicas > 1:
-        lines.append(f"The plan finds {found:.0%} of prompt tokens in caches: route requests by session or prefix.")
+        lines.append(
+            f"The plan finds {percent(found)} of prompt tokens in caches: route requests by session or prefix."
+        )
     return (*lines, *first_runs(plan, option, model=model))
 
 

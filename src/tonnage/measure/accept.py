@@ -26,6 +26,7 @@ import msgspec
 
 from tonnage.domain.acceptance import ACCEPT_SCHEMA, Acceptance, Finding, Probe
 from tonnage.errors import BadFact, echo, echo_path
+from tonnage.units import percent
 
 SPREADS: Final = {"products": 0.015, "memory": 0.015, "collective": 0.022}
 """Standard deviations between good parts, as shares. [-]"""
@@ -225,7 +226,7 @@ def _sentence(
         first = failed[0]
         money = f", worth ${worth:,.0f} a month" if worth is not None else ""
         more = f"; {len(failed) - 1} more" if failed[1:] else ""
-        below = f"{first.short:.0%} below {first.against} ({first.allowed:.0%} may be)"
+        below = f"{percent(first.short)} below {first.against} ({percent(first.allowed)} may be)"
         return f"Not accepted: {first.what} {below}{money}{more}."
     if reasons:
         return f"Not accepted: {reasons[0]}."
@@ -235,5 +236,5 @@ def _sentence(
     if not told:
         return "Not judged: the rounds differ too much for a shortfall of a tenth to be seen."
     least = max(one.allowed for one in told)
-    seen = f"a shortfall of {least:.0%} would have been seen"
+    seen = f"a shortfall of {percent(least)} would have been seen"
     return f"Accepted: {len(told)} of {len(findings)} rates are those of good parts; {seen}."

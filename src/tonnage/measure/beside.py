@@ -21,6 +21,7 @@ from typing import Final
 
 from tonnage.domain.measurement import UNUSABLE
 from tonnage.record import Record
+from tonnage.units import percent
 
 OTHERS: Final = 0.1
 """Share of the cores from which on other programs are other load. [-]"""
@@ -133,10 +134,10 @@ def taken(before: Moment | None, behind: Moment | None) -> Iterator[str]:
         yield f"other programs used {others:.1f} of {cores} cores beside it; end them"
     stolen = (behind.stolen_s - before.stolen_s) / span / cores
     if stolen > STOLEN:
-        yield f"the hypervisor took {stolen:.0%} of the time; measure on a machine of your own"
+        yield f"the hypervisor took {percent(stolen)} of the time; measure on a machine of your own"
     held = (behind.held_s - before.held_s) / span
     if held > STOLEN:
-        yield f"the container's processor quota made it wait {held:.0%} of the time; raise the quota"
+        yield f"the container's processor quota made it wait {percent(held)} of the time; raise the quota"
     if behind.hot > before.hot:
         yield f"heat slowed the processor down {behind.hot - before.hot} times; cool it, or measure what lasts"
 

@@ -15,6 +15,7 @@ from tonnage.errors import BadRequest, Unmeasured
 from tonnage.measure.knee import objective_missed, why_not_sustained
 from tonnage.measure.records import check_bounds
 from tonnage.record import Record
+from tonnage.units import percent
 
 
 class Demand(Record, kw_only=True):
@@ -109,7 +110,7 @@ def _reasons(measurement: Measurement, point: Point, *, demand: Demand, needed: 
     found = [
         f"Measured at {point.level:g} {kind}: {point.requests_per_s:.4g} requests/s from {point.completed:,} requests.",
         f"At the peak each of {needed} carries {peak / needed:.4g} requests/s, "
-        f"{peak / needed / sustained_per_s(point):.0%} of what it sustains.",
+        f"{percent(peak / needed / sustained_per_s(point))} of what it sustains.",
     ]
     if needed > 1:
         found.append(f"One fewer would carry {peak / (needed - 1):.4g} requests/s each, above {usable_per_s:.4g}.")
@@ -313,7 +314,8 @@ def _train_reasons(
         cost = f" (a write takes {write:.3g} s)" if write is not None else ""
         found.append(f"Checkpoints are not in the measured steps{cost}: they come out of the reserve.")
     found.append(
-        f"On top of the run: {work.experiments:.0%} experiments, {work.validation:.0%} validation, {work.retries:.0%} "
+        f"On top of the run: {percent(work.experiments)} experiments, {percent(work.validation)} validation, "
+        f"{percent(work.retries)} "
         "retries; state your own by --experiments, --validation, --retries."
     )
     return found

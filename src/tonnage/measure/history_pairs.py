@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tonnage.domain.measurement import COMPARISON_SCHEMA, Entry, HistoryComparison, LoadPair, Measurement, Point
 from tonnage.measure.history import Place, entry, measured_server
+from tonnage.units import percent
 
 SAME: Final = 0.05
 """By which two runs of the same thing may differ. [-]"""
@@ -32,9 +33,9 @@ def compare(first: int, second: int, *, place: Place) -> HistoryComparison:
     if not judged:
         sentence = f"Measurements {first} and {second} have no load in common."
     elif moved:
-        sentence = f"{len(moved)} of {judged} numbers differ by more than {SAME:.0%} from {first} to {second}."
+        sentence = f"{len(moved)} of {judged} numbers differ by more than {percent(SAME)} from {first} to {second}."
     else:
-        sentence = f"All {judged} numbers of {first} and {second} agree within {SAME:.0%}."
+        sentence = f"All {judged} numbers of {first} and {second} agree within {percent(SAME)}."
     return HistoryComparison(
         schema=COMPARISON_SCHEMA,
         sentence=sentence,

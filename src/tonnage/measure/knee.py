@@ -15,6 +15,7 @@ from typing import Final, Literal
 from tonnage.domain.measurement import Knee, Point, turning_point
 from tonnage.domain.metrics import objectives
 from tonnage.domain.requests.common import Slo
+from tonnage.units import percent
 
 By = Literal["rate", "concurrency"]
 
@@ -67,7 +68,7 @@ def why_not_sustained(
         gain = served / below.requests_per_s - 1.0
         doublings = math.log2(point.level / below.level)
         if gain < MIN_GAIN * doublings:
-            return "throughput", f"{point.level:g} at once bring {served:.3g} requests/s, {gain:+.1%}"
+            return "throughput", f"{point.level:g} at once bring {served:.3g} requests/s, {percent(gain, 1, sign='+')}"
     return None
 
 

@@ -27,6 +27,7 @@ from tonnage.measure.beside import marked
 from tonnage.measure.knee import knee_of
 from tonnage.measure.records import Log, Outcome
 from tonnage.simulation.metrics import e2e_s, goodput_per_s, stated, summary, tpot_s, ttft_s
+from tonnage.units import percent
 
 SLOW_CLIENT_S = 0.005
 MAX_LATE_SHARE = 0.05
@@ -195,17 +196,20 @@ def cached_notes(points: Sequence[Point], *, shared: float = 0.0) -> Iterable[st
     share, level = max(known)
     if shared:
         yield (
-            f"A warm cache, as asked: prompts share {shared:.0%}, and {share:.0%} of the prompt tokens at load "
+            f"A warm cache, as asked: prompts share {percent(shared)}, and {percent(share)} of the prompt tokens at "
+            f"load "
             f"{level:g} came from the server's prefix cache."
         )
     elif share > MAX_CACHED_SHARE:
         yield (
-            f"{UNUSABLE}: {share:.0%} of the prompt tokens at load {level:g} came from the server's prefix cache, over "
-            f"the {MAX_CACHED_SHARE:.0%} that a chat template may be: their work was not done; give longer prompts, or "
+            f"{UNUSABLE}: {percent(share)} of the prompt tokens at load {level:g} came from the server's prefix "
+            f"cache, over "
+            f"the {percent(MAX_CACHED_SHARE)} that a chat template may be: their work was not done; give longer "
+            f"prompts, or "
             "start the server without its prefix cache."
         )
     else:
-        yield f"By the server's own count its prefix cache held {share:.1%} of the prompt tokens at most."
+        yield f"By the server's own count its prefix cache held {percent(share, 1)} of the prompt tokens at most."
 
 
 def _other_notes(log: Log) -> Iterable[str]:
@@ -251,7 +255,7 @@ def drift_of(each: Sequence[float]) -> float | None:
 def _drifted(each: Sequence[float], load: Load) -> Iterable[str]:
     """That a load grew slower or faster by the times that it took, a sentence's end; nothing where it did not."""
     if (drift := drift_of(each)) is not None:
-        change = f"{abs(drift - 1.0):.0%} {'slower' if drift > 1 else 'faster'}"
+        change = f"{percent(abs(drift - 1.0))} {'slower' if drift > 1 else 'faster'}"
         yield f"answers at load {load.level:g} grew {change} towards its end: heat, a limit or other load"
 
 
@@ -308,7 +312,7 @@ def _notes(log: Log, points: Sequence[Point]) -> Iterable[str]:
         first = max(late, key=_late_share)
         yield (
             f"{UNUSABLE}: at {len(late)} of {len(points)} loads the client's own lateness is over "
-            f"{MAX_LATE_SHARE:.0%} of the median time to first token, up to {_late_share(first):.0%} at load "
+            f"{percent(MAX_LATE_SHARE)} of the median time to first token, up to {percent(_late_share(first))} at load "
             f"{first.level:g}; measure from a machine with a free core, or with less load."
         )
     yield from cached_notes(points, shared=log.header.spec.shared)

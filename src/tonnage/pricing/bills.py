@@ -18,6 +18,7 @@ from tonnage.domain.answer import Basis, Quantity, Verdict
 from tonnage.domain.money import Contract, Offer, is_stale
 from tonnage.domain.plan import Bill
 from tonnage.domain.refusal import refusal
+from tonnage.units import percent
 
 HOURS_PER_MONTH = 730.0
 """8,760 hours a year over 12 months, as clouds bill. [h]"""
@@ -166,7 +167,7 @@ def contract_lines(contract: Contract, line: Quantity, *, used: float, each: flo
     found = [replace(line, value=charged.used * each)]
     unused = charged.paid - charged.used
     if unused > 0:
-        said = f"{contract.take_or_pay:.0%} of what is committed is paid, used or not"
+        said = f"{percent(contract.take_or_pay)} of what is committed is paid, used or not"
         found.append(Quantity(name=f"{unused:,.3g} paid unused", value=unused * each, basis=line.basis, source=said))
     if charged.lacking > 0:
         said = f"on average over the ramp, at {contract.bridge}, ${contract.bridge_usd_per_hour or 0.0:,.2f}/h each"

@@ -18,6 +18,7 @@ from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.cost import OwnedMachine
 from tonnage.errors import BadRequest
 from tonnage.pricing.energy import mean_power_w
+from tonnage.units import percent
 
 HOURS_PER_YEAR: Final = 8760.0
 """365 days; twelve months of 730 hours. [h]"""
@@ -114,11 +115,11 @@ def owned_usd(machine: OwnedMachine, *, utilisation: float) -> Quantity:
         The utilisation is outside 0 to 1.
     """
     if not 0.0 <= utilisation <= 1.0:
-        raise BadRequest(f"utilisation must be from 0 to 100 %, not {utilisation:.0%}")
+        raise BadRequest(f"utilisation must be from 0 to 100 %, not {percent(utilisation)}")
     m = machine
     kw = mean_power_w(power_w=m.power, utilisation=utilisation, load_share=m.load, idle_share=m.idle) / 1e3
     resale = resale_share(years=m.years, after_3_years=m.resale_3y)
-    share = f"{resale:.0%} of it after {m.years:g} years"
+    share = f"{percent(resale)} of it after {m.years:g} years"
     return Quantity.of_parts(
         "USD",
         (
@@ -126,14 +127,14 @@ def owned_usd(machine: OwnedMachine, *, utilisation: float) -> Quantity:
             _part("resale", -m.purchase * resale, share),
             _part("network", m.network, "its share of the fabric"),
             _part("storage", m.storage, "bought beside it"),
-            _part("spares", m.purchase * m.spares, f"{m.spares:.1%} of the purchase"),
+            _part("spares", m.purchase * m.spares, f"{percent(m.spares, 1)} of the purchase"),
             _part(
                 "interest",
                 interest_usd(purchase_usd=m.purchase, interest_per_year=m.interest, years=m.years),
-                f"{m.interest:.1%} a year on half the purchase",
+                f"{percent(m.interest, 1)} a year on half the purchase",
             ),
-            _part("support", m.purchase * m.support * m.years, f"{m.support:.1%} of the purchase a year"),
-            _part("insurance", m.purchase * m.insurance * m.years, f"{m.insurance:.1%} of the purchase a year"),
+            _part("support", m.purchase * m.support * m.years, f"{percent(m.support, 1)} of the purchase a year"),
+            _part("insurance", m.purchase * m.insurance * m.years, f"{percent(m.insurance, 1)} of the purchase a year"),
             _part(
                 "energy",
                 kw * m.pue * HOURS_PER_YEAR * m.years * m.electricity,

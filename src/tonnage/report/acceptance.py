@@ -8,7 +8,7 @@ from typing import Final
 from tonnage.domain.acceptance import Acceptance
 from tonnage.report.document import Document, Headline, Note, document, grid
 from tonnage.report.wording import money
-from tonnage.units import show
+from tonnage.units import percent, show
 
 TOP: Final = 10
 """Rows of a first screen."""
@@ -21,8 +21,8 @@ def acceptance_document(found: Acceptance) -> Document:
             one.what,
             show(one.value, one.unit),
             show(one.expected, one.unit),
-            f"{-one.short:+.1%}".replace("%", " %"),
-            f"{one.allowed:.1%}".replace("%", " %"),
+            percent(-one.short, 1, sign="+"),
+            percent(one.allowed, 1),
             one.verdict,
             one.against,
         )

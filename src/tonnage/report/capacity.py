@@ -6,7 +6,7 @@ from tonnage.domain.measurement import Capacity
 from tonnage.domain.train_measurement import TrainBudget
 from tonnage.report.document import Document, Headline, document, grid, sections
 from tonnage.report.measure import three_digits
-from tonnage.units import show
+from tonnage.units import percent, show
 
 
 def capacity_sentence(capacity: Capacity) -> str:
@@ -16,7 +16,7 @@ def capacity_sentence(capacity: Capacity) -> str:
     return (
         f"{capacity.replicas} {noun}{spare}, for a peak of {show(capacity.peak_per_s, 'count', digits=4)} requests/s: "
         f"one sustains {capacity.sustained_per_s:.4g} as measured, {capacity.usable_per_s:.4g} with "
-        f"{capacity.headroom:.0%} kept free."
+        f"{percent(capacity.headroom)} kept free."
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from tonnage.errors import BadRequest, echo
 from tonnage.report.charts.chart import Chart, renderer, specification
 from tonnage.report.document import Block, Command, Headline, Meter, Meters, Note, Section, Table, grid
+from tonnage.units import percent
 
 
 def markdown(blocks: Iterable[Block]) -> str:
@@ -150,7 +151,7 @@ def _meter(meter: Meter) -> str:
     """A number against its limit; the bar is drawn where there is one."""
     bar = ""
     if meter.share is not None:
-        label = escape(f"{meter.name}: {meter.share:.0%} of the limit")
+        label = escape(f"{meter.name}: {percent(meter.share)} of the limit")
         bar = f'<meter min="0" max="1" high="0.95" value="{min(1.0, meter.share):.3f}" aria-label="{label}"></meter>'
     limit = f" of {escape(meter.limit)}" if meter.limit else ""
     beside = ", ".join(filter(None, (meter.interval, f"{meter.chance} sure" if meter.chance else "")))

@@ -23,7 +23,7 @@ from tonnage.domain.money import STALE_AFTER_DAYS, is_stale
 from tonnage.domain.requests.field import GROUPS
 from tonnage.report.document import EVERY, Block, Contents, Document, Headline, Note, document, grid, sections
 from tonnage.report.wording import plural
-from tonnage.units import DIMENSIONS, show
+from tonnage.units import DIMENSIONS, percent, show
 
 UNKNOWN: Final = "–"
 
@@ -356,7 +356,7 @@ def diff_document(found: Any, *, most: int | None = None) -> Document:
             _count(one.new),
             _count(one.gone),
             _count(one.changed),
-            f"{one.moved - 1.0:+.1%}" if one.moved is not None else "",
+            percent(one.moved - 1.0, 1, sign="+") if one.moved is not None else "",
         )
         for one in tables
     ]

@@ -27,7 +27,7 @@ from tonnage.report.document import (
     grid,
     sections,
 )
-from tonnage.units import plural, show
+from tonnage.units import percent, plural, show
 
 FIRST_ROWS = 14
 """Loads of the first screen."""
@@ -154,7 +154,7 @@ _COLUMNS: dict[str, Callable[[Point], str]] = {
     "in / out tok>6": lambda p: (
         f"{_number(p.prompt_tokens, '.0f') or UNKNOWN} / {_number(p.output_tokens, '.0f') or UNKNOWN}"
     ),
-    "cached>4": lambda p: "" if p.cached_share is None else f"{p.cached_share:.0%}",
+    "cached>4": lambda p: "" if p.cached_share is None else percent(p.cached_share),
     **{
         f"{metric.title} p50/95/99 ms>{spare}": partial(_ms, metric.name)
         for metric, spare in zip(LATENCIES, ("", "", 4, 3), strict=True)
@@ -205,11 +205,11 @@ def train_sentence(found: TrainMeasurement) -> str:
     rate = run.tokens_per_s if run.tokens_per_s is not None else run.samples_per_s
     unit = "tokens/s" if run.tokens_per_s is not None else "samples/s"
     speed = f", {rate:,.4g} {unit}" if rate is not None else ""
-    share = f", {run.efficiency:.0%} of a device's throughput alone" if run.efficiency is not None else ""
+    share = f", {percent(run.efficiency)} of a device's throughput alone" if run.efficiency is not None else ""
     first, second = _largest(run.parts)[:2]
     return (
         f"A step takes {show(run.step_s, 's')} on {run.devices} device{'s' if run.devices > 1 else ''}{speed}{share}: "
-        f"{first[1] / run.step_s:.0%} {first[0]}, {second[1] / run.step_s:.0%} {second[0]}."
+        f"{percent(first[1] / run.step_s)} {first[0]}, {percent(second[1] / run.step_s)} {second[0]}."
     )
 
 
@@ -254,7 +254,7 @@ def _cells(runs: Sequence[TrainRun], values: Sequence[float | None]) -> list[str
     return [
         text
         for run, value in zip(runs, values, strict=True)
-        for text in (("–", "") if value is None else (show(value, "s"), f"{value / run.step_s:.0%}"))
+        for text in (("–", "") if value is None else (show(value, "s"), percent(value / run.step_s)))
     ]
 
 
@@ -262,7 +262,7 @@ def _rates(runs: Sequence[TrainRun]) -> list[tuple[str, list[str]]]:
     rows = [
         ("tokens/s", ["–" if run.tokens_per_s is None else f"{run.tokens_per_s:,.4g}" for run in runs]),
         ("samples/s", ["–" if run.samples_per_s is None else f"{run.samples_per_s:,.4g}" for run in runs]),
-        ("efficiency", ["–" if run.efficiency is None else f"{run.efficiency:.0%}" for run in runs]),
+        ("efficiency", ["–" if run.efficiency is None else percent(run.efficiency) for run in runs]),
     ]
     return [(said, cells) for said, cells in rows if any(cell != "–" for cell in cells)]
 
@@ -313,7 +313,7 @@ def profile_document(profile: Profile, *, path: str) -> Document:
     totals = [(name, *_totals(operators)) for name, operators in groups.items()]
     rows = []
     for name, calls, flop, moved, weights in sorted(totals, key=lambda row: (-row[2], -row[3])):
-        share = f"{flop / profile.flop:.1%}" if flop and profile.flop else "–"
+        share = percent(flop / profile.flop, 1) if flop and profile.flop else "–"
         rows.append((name, f"{calls:,.0f}", _flop(flop) if flop else "–", share, _count(moved), _count(weights)))
     heads = ["operators", "of>", "FLOP>", "share>", "read and written>", "weights read>"]
     return document(
@@ -426,7 +426,7 @@ def _about(diagnosis: Diagnosis) -> str:
 
 def _value(value: float, unit: str) -> str:
     if unit == "share":
-        return f"{value:.1%}" if abs(value) < 0.1 else f"{value:.0%}"
+        return percent(value, 1) if abs(value) < 0.1 else percent(value)
     if unit in UNITS:
         return show(value, unit)
     number = f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"

@@ -20,6 +20,7 @@ from tonnage.engines.registry import engine_title
 from tonnage.report.document import Block, Document, Headline, Meters, Section, Table, Text, grid
 from tonnage.report.screen import TEXT_LINES, lines_of
 from tonnage.report.wording import plural
+from tonnage.units import percent
 
 OWN: Final = "Your measurements"
 PUBLISHED: Final = "Published measurements"
@@ -125,7 +126,7 @@ def _section(uses: Sequence[CalibrationUse]) -> Section:
             model_name(use.model),
             _moved(use),
             ", ".join(filter(None, (plural(use.points, "row" if use.published else "point"), use.date, use.machine))),
-            f"{use.carried:.0%}",
+            percent(use.carried),
             use.source or "not stored",
         )
         for use in uses

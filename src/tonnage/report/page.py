@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tonnage.catalog import part_name, provider_name
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import PlanHeader, RankedPlan, option_at_rank
+from tonnage.engines.registry import engine_title
 from tonnage.record import Record
 from tonnage.report.document import (
     Block,
@@ -43,6 +44,7 @@ from tonnage.report.wording import (
     shortages_text,
     spread_usd,
 )
+from tonnage.units import percent
 
 if TYPE_CHECKING:
     from tonnage.report.charts.chart import Chart
@@ -95,7 +97,7 @@ class Page(Record, kw_only=True):
     risks: Callable[..., Sequence[str | Text]]
     why: Callable[..., Mapping[str, Contents]]
     """(plan, chosen option) -> reasons that other kinds do not have."""
-    name: Callable[..., str] = lambda option: option.configuration.label(part_name)
+    name: Callable[..., str] = lambda option: option.configuration.label(part_name, engine_title)
     """An option in the heading of what opens it."""
     parts: Callable[..., Mapping[str, Contents]]
     """(plan, option) -> what opens it."""
@@ -248,7 +250,7 @@ def _opened(plan: Ranked, page: Page, *, rank: int) -> Document:
 
 def usd_table(bill: Quantity) -> Table:
     """A sum of money in whole dollars with its parts: each with its share, and where it comes from."""
-    rows = [(part.name, f"{part.value:,.0f}", f"{part.value / bill.value:.1%}", part.source) for part in bill.parts]
+    rows = [(part.name, f"{part.value:,.0f}", percent(part.value / bill.value, 1), part.source) for part in bill.parts]
     return grid(["part~", "USD>", "share>", "from~"], [*rows, ("total", f"{bill.value:,.0f}", "", "")], total=True)
 
 

@@ -29,15 +29,8 @@ from tonnage.report.document import (
     blocks,
     grid,
 )
-from tonnage.report.wording import (
-    break_even_at,
-    commitment_text,
-    contract_text,
-    money,
-    percent,
-    plural,
-)
-from tonnage.units import show
+from tonnage.report.wording import break_even_at, commitment_text, contract_text, money, plural
+from tonnage.units import percent, show
 
 ROWS: Final = 5
 """Options of a first screen."""

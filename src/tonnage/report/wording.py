@@ -12,7 +12,7 @@ from tonnage.domain.answer import Quantity, doubt
 from tonnage.domain.money import Commitment
 from tonnage.domain.plan import Bill, BreakEven, Configuration, Decision, Provenance, Rejection, ServeOption
 from tonnage.report.document import Contents, Meter, Note, Table, grid
-from tonnage.units import plural, show, whole_percent
+from tonnage.units import percent, plural, show, whole_percent
 
 __all__ = ["plural"]
 
@@ -145,20 +145,13 @@ def figure_name(what: str) -> str:
     return " ".join(word.upper() if word in ACRONYMS else word for word in what.split())
 
 
-def percent(share: float) -> str:
-    """ "56 %", "99.9 %": two digits, three where it is nearly all; a share under a percent has one."""
-    value = 100.0 * share
-    text = f"{value:.3g}" if 99.0 < value < 100.0 else f"{value:.0f}" if value >= 0.95 or value <= 0 else f"{value:.1g}"
-    return f"{text} %"
-
-
 def parts_table(quantity: Quantity, *, title: str = "") -> Table:
     """A sum with its parts: each with its share, its basis, and where it comes from."""
     rows = [
         (
             part.name,
             show(part.value, quantity.unit),
-            f"{part.value / quantity.value:.1%}" if quantity.value else "",
+            percent(part.value / quantity.value, 1) if quantity.value else "",
             str(part.basis),
             part.source,
         )
@@ -196,9 +189,9 @@ def commitment_text(held: Commitment | None, *, run: bool = False) -> str:
         return f"Commitment: {held.term}; no on-demand price is known to hold it against ({expected})."
     against = f" at {provider_name(held.against)}" if held.against else ""
     stops = (
-        f"stops paying if on-demand prices fall by over {held.stops_paying:.0%}"
+        f"stops paying if on-demand prices fall by over {percent(held.stops_paying)}"
         if held.stops_paying >= 0
-        else f"pays only if on-demand prices rise by over {-held.stops_paying:.0%}"
+        else f"pays only if on-demand prices rise by over {percent(-held.stops_paying)}"
     )
     return (
         f"Commitment: {held.term}, ${held.usd_per_hour:,.2f}/h against ${held.on_demand_usd_per_hour:,.2f} on demand"
@@ -229,7 +222,7 @@ def contract_text(bill: Bill) -> str:
         f"Quote {held.name}: {show(held.hours * 3600.0, 's')}" + (f" from {held.start}" if held.start else ""),
         f"at least {held.minimum} accelerators" if held.minimum else "",
         f"there are {steps}" if steps else "",
-        f"{held.take_or_pay:.0%} of it paid, used or not" if held.minimum or held.ramp else "",
+        f"{percent(held.take_or_pay)} of it paid, used or not" if held.minimum or held.ramp else "",
         f"{money(whole * held.upfront)} at signing" if held.upfront else "",
         f"{money(unused.value * 730.0)}/month for what is not used" if unused else "",
         f"{lacking.name}: {money(lacking.value * 730.0)}/month ({lacking.source})" if lacking else "",
@@ -238,7 +231,7 @@ def contract_text(bill: Bill) -> str:
 
 
 def _change(share: float) -> str:
-    return f"{share:+.0%}" if round(share, 2) else "0%"
+    return percent(share, sign="+") if round(share, 2) else "0%"
 
 
 def bill_lines(bill: Bill) -> list[str]:

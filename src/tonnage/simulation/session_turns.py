@@ -19,6 +19,7 @@ from tonnage.domain.sessions import SessionProfile, Spread
 from tonnage.errors import BadRequest
 from tonnage.simulation.kernel import inline, kernel
 from tonnage.simulation.simulated import Floats, Ints
+from tonnage.units import percent
 
 STEPS: Final = 1024
 """Points of a table that a distribution is drawn from."""
@@ -118,7 +119,9 @@ def drawing_of(profile: SessionProfile, *, turns_per_s: float, seed: int, places
     shared = profile.shared or ((0.0, 0.0),)
     groups = np.array([[float(int(tokens)) for tokens, _ in shared], np.cumsum([share for _, share in shared])])
     if groups[1, -1] > 1.0 + 1e-9:
-        raise BadRequest(f"shared beginnings are of {groups[1, -1]:.0%} of the sessions; at most 100 % begin with one")
+        raise BadRequest(
+            f"shared beginnings are of {percent(groups[1, -1])} of the sessions; at most 100 % begin with one"
+        )
     shares = np.cumsum([one.share for one in kinds])
     whole = np.zeros((5, places), np.int64)
     return Drawing(

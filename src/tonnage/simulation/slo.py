@@ -25,6 +25,7 @@ from tonnage.simulation.capacity import stated
 from tonnage.simulation.metrics import Summary, summary
 from tonnage.simulation.serving import Simulated, simulate
 from tonnage.simulation.simulated import Limits, ReplicaArrays, Requests
+from tonnage.units import percent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -376,14 +377,17 @@ def resource(run: Simulated, limits: Limits) -> tuple[str, str]:
     busy = max(run.busy_s, 1e-12)
     starved = float(run.timeline.used_blocks.max() if len(run.timeline.used_blocks) else 0.0)
     if run.seats_blocked_s > 0.25 * busy and run.seats_blocked_s >= run.kv_blocked_s:
-        return "batch limit", f"all {limits.max_num_seqs} slots are taken {run.seats_blocked_s / busy:.0%} of the time"
+        return (
+            "batch limit",
+            f"all {limits.max_num_seqs} slots are taken {percent(run.seats_blocked_s / busy)} of the time",
+        )
     if run.preempted.any() or (run.kv_blocked_s > 0.25 * busy and starved > 0.9 * (run.free_blocks or 1)):
         return "kv", f"the cache of {limits.num_blocks * limits.block_tokens:,} tokens is full"
     if run.host_s > 0.5 * busy:
-        return "host", f"the host takes {run.host_s / busy:.0%} of the time"
+        return "host", f"the host takes {percent(run.host_s / busy)} of the time"
     if run.prompt_s > 0.5 * busy:
-        return "compute", f"prefill and mixed steps take {run.prompt_s / busy:.0%} of the time"
-    return "bandwidth", f"decode steps take {1.0 - run.prompt_s / busy:.0%} of the time"
+        return "compute", f"prefill and mixed steps take {percent(run.prompt_s / busy)} of the time"
+    return "bandwidth", f"decode steps take {percent(1.0 - run.prompt_s / busy)} of the time"
 
 
 def _knee(ordered: tuple[Probe, ...]) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from tonnage.core.header import ALL_TERMS
 from tonnage.domain.machine import LocalAnswer
 from tonnage.domain.metrics import OBJECTIVES
 from tonnage.domain.plan import BreakEven
@@ -32,7 +33,11 @@ WORDS: Final = {
     "deadline": "the deadline",
 }
 """Field that is given up -> what it is called."""
+COMMUNITY: Final = " (--community)"
+"""What lets community hosts in, as a plan says it."""
 _RELAXED: Final = re.compile(r"^(?:Would work: )?without --([a-z0-9-]+):? ", re.IGNORECASE)
+_LOOSER: Final = re.compile(r"--([a-z0-9-]+) '([^']+)'")
+"""A limit that is longer than asked for, of those "with" which something works."""
 
 
 class Suggestion(Record, kw_only=True):
@@ -72,7 +77,19 @@ def suggestions(
             name = without[1].replace("-", "_")
             words = f"Without {WORDS.get(name, 'the limit on ' + name.replace('_', ' '))}: {text[without.end() :]}"
             kept = {field: value for field, value in given.items() if field != name} if name in given else None
+            if name == "term":
+                kept = {**given, name: ", ".join(ALL_TERMS)}
             found.append(Suggestion(text=words, href=_address(path, kept)))
+            continue
+        if line.kind == "relaxed" and COMMUNITY in text:
+            words = text.removeprefix("Would work: ").replace(COMMUNITY, "")
+            told = words[:1].upper() + words[1:]
+            found.append(Suggestion(text=told, href=_address(path, {**given, "community": "true"})))
+            continue
+        if line.kind == "relaxed" and (limits := dict(_LOOSER.findall(text))):
+            told = " and ".join(f"{name.upper()} within {limit}" for name, limit in limits.items())
+            words = f"With {told}{text[text.rindex(chr(39)) + 1 :]}"
+            found.append(Suggestion(text=words, href=_address(path, {**given, **limits})))
             continue
         apply = {**given, **fields} if fields and fields.keys() <= known and _new(fields, given) else None
         found.append(Suggestion(text=text, href=_address(path, apply)))

@@ -34,6 +34,7 @@ from tonnage.record import Record
 from tonnage.report import html
 from tonnage.report.document import Section, Table, grid
 from tonnage.report.wording import figure_name
+from tonnage.units import percent
 from tonnage.version import __version__, can_simulate
 from tonnage.web.inputs import group_fields, inputs_of
 from tonnage.web.listings import LISTINGS, ListingView, accuracy_rows, cheapest_rows, counts
@@ -261,7 +262,8 @@ def compare_page(columns: Sequence[tuple[str, Kept]], *, left: str, others: Sequ
     moved = moved_figures(*answers) if len(answers) == 2 else ()
     rows = [
         (figure_name(change.what), *values_text(change),
-         "" if change.relative is None else "the same" if change.relative == 0 else f"{change.relative:+.1%}")
+         "" if change.relative is None else "the "
+         "same" if change.relative == 0 else percent(change.relative, 1, sign="+"))
         for change in moved
     ]  # fmt: skip
     heads = ("figure", "first>", "second>", "second over first>")

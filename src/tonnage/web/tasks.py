@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.catalog import part_name
+from tonnage.engines.registry import engine_title
 from tonnage.errors import BadRequest
 from tonnage.web.answering import answer_form, predict_each
 from tonnage.web.measured import chosen
@@ -229,7 +230,9 @@ def export(settings: Settings, *, kept: Kept, key: str, asked: dict[str, str]) -
     plan, option = launchable_option(kept.answer, rank=rank, checkpoint=checkpoint, additions=settings.additions)
     if target in ("", export.LIST):
         found = export.offered(plan, option)
-        page = pages.targets_page(found, title=option.configuration.label(part_name), key=key, asked=asked)
+        page = pages.targets_page(
+            found, title=option.configuration.label(part_name, engine_title), key=key, asked=asked
+        )
         return found._asdict(), page, b""
     made = export.written(plan, option, to=target)
     page = "" if archive else pages.files_page(made, key=key, asked=asked)

@@ -64,7 +64,7 @@ def sliders(answer: Any, given: Mapping[str, str]) -> tuple[Slider, ...]:
     if len(found) > 1:
         asked = answer.request.confidence
         levels = sorted({*CONFIDENCES, asked})
-        steps = tuple(f"{100 * level:g}%" for level in levels)
+        steps = tuple(f"{100 * level:g} %" for level in levels)
         found.append(Slider(name="confidence", label="Confidence", steps=steps, at=levels.index(asked)))
     return tuple(found)
 

@@ -10,6 +10,7 @@ from tonnage.domain.plan import ServePlan
 from tonnage.questions.check.check import Comparable, check
 from tonnage.questions.compare.answer import Change
 from tonnage.record import Record
+from tonnage.units import percent
 from tonnage.web.questions import QUESTIONS, nest_form_names
 
 MOST: Final = 3
@@ -70,7 +71,7 @@ def changes_text(before: Any, now: Any) -> str:
     per = "/h" if isinstance(now, ServePlan) else ""
     paid = [f"${usd[0]:,.2f}{per} to ${usd[1]:,.2f}{per}"] if len(usd) == 2 else []
     words = [
-        f"{name} {change.relative:+.0%}"
+        f"{name} {percent(change.relative, sign='+')}"
         for name in TOLD
         if (change := changes.get(name)) is not None and change.relative is not None and abs(change.relative) >= 0.005
     ]

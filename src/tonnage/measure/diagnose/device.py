@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from tonnage.domain.diagnosis import Evidence, Fact, Missing, Verdict
 from tonnage.measure.diagnose.row import DRAM, TENSOR, Limit, Rule, facts_of, known_values
+from tonnage.units import percent
 
 MFU: Final = Limit(0.38, "Llama 3 report, section 3.3: 38 to 43 % is what well-tuned runs reach")
 MBU: Final = Limit(0.60, "Databricks, LLM inference performance engineering: 55 to 60 % at the limit of bandwidth")
@@ -83,9 +84,10 @@ def _bound(e: Evidence, *, by: str) -> Verdict | Missing | None:
         return None
     return Verdict(
         name=f"{by}-bound",
-        sentence=f"Matrix units are the limit: {value:.0%} {'FLOP/s' if own == 'mfu' else 'cycles'} at work or reached."
+        sentence=f"Matrix units are the limit: {percent(value)} {'FLOP/s' if own == 'mfu' else 'cycles'} at work or "
+        f"reached."
         if compute
-        else f"Memory bandwidth is the limit: {value:.0%} of the peak or of all cycles.",
+        else f"Memory bandwidth is the limit: {percent(value)} of the peak or of all cycles.",
         facts=facts_of(known, {own: limits[own], other: limits[other], "utilisation": None}),
         remedy="accelerator",
         next_step="fewer bits for weights and activations (FP8), then accelerators with more FLOP/s per dollar"

@@ -7,6 +7,7 @@ A rule that a row cannot say is a function with the same answer.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -184,7 +185,7 @@ class Rule(Record):
         seconds = {name: show(known[name], unit) for name, (_, unit) in NAMES.items() if unit == "s" and name in known}
         return Verdict(
             name=self.name,
-            sentence=self.said.format(**known | seconds),
+            sentence=re.sub(r"(?<=\d)%", " %", self.said.format(**known | seconds)),
             facts=facts_of(known, self.facts),
             remedy=self.remedy,
             next_step=self.step.format(page=page),

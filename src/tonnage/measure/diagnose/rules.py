@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tonnage.domain.diagnosis import Evidence, Missing, Verdict
 from tonnage.measure.diagnose.row import Limit, Rule, fact, facts_of, known_values, page_of
-from tonnage.units import show
+from tonnage.units import percent, show
 
 FAILING: Final = Limit(0.05, "as the sweep: a load whose requests fail more often is not sustained", gt)
 WORSE: Final = Limit(0.10, "ours: twice the 5 % by which repeated runs differ", gt)
@@ -33,7 +33,7 @@ def regression(e: Evidence) -> Verdict | None:
     most = max(worse, key=lambda one: one.value)
     return Verdict(
         name="regression",
-        sentence=f"Worse than the baseline: {most.name} by {most.value:.0%}.",
+        sentence=f"Worse than the baseline: {most.name} by {percent(most.value)}.",
         facts=tuple(worse),
         remedy="code",
         next_step="compare versions and settings of both runs (`tonnage history show`); go back unless it is meant",

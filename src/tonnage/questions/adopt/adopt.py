@@ -49,7 +49,7 @@ from tonnage.questions.train.option import option_of_setup
 from tonnage.questions.train.places import Rental, rentals
 from tonnage.questions.train.plan import plan_train
 from tonnage.questions.train.setup import resolve_setup
-from tonnage.units import show
+from tonnage.units import percent, show
 
 WORTH: Final = 0.01
 """A saving below this share of today's cost is none: prices move more. [-]"""
@@ -166,7 +166,7 @@ def _sentence(found: Adoption, saving: Saving | None) -> str:
     per = "a month" if saving.unit == "month" else "on the run"
     does = _does_the_same(option.configuration, first.configuration)
     there = provider_name(first.bill.provider)
-    return f"{now}; {then} ({there}) {does} and saves ${saving.usd:,.0f} {per} ({saving.share:.0%})."
+    return f"{now}; {then} ({there}) {does} and saves ${saving.usd:,.0f} {per} ({percent(saving.share)})."
 
 
 def _does_the_same(today: Configuration | TrainConfiguration, better: Configuration | TrainConfiguration) -> str:

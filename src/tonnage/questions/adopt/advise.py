@@ -46,7 +46,7 @@ from tonnage.questions.serve.decide import closely
 from tonnage.questions.serve.option import needed_of
 from tonnage.questions.serve.plan import serve_options
 from tonnage.questions.serve.settings import outcome_of
-from tonnage.units import plural, show
+from tonnage.units import percent, plural, show
 
 WORTH: Final = 0.02
 """A saving below this share of today's money is not told: prices move more. [-]"""
@@ -319,7 +319,7 @@ def _action(service: Service, now: State, change: Change) -> Action | None:
     count = "" if same else f"; {plural(after.replicas, 'replica')} instead of {now.replicas}"
     return Action(
         name=change.name,
-        change=change.change.format(own=own, seen=service.seen) + count,
+        change=change.change.format(own=own, seen=service.seen).replace("%", " %") + count,
         state=after,
         usd_per_month=saved,
         risk=change.risk,
@@ -382,7 +382,8 @@ def _by_evidence(diagnosis: Diagnosis, now: State, seen: Seen) -> list[Action]:
         found.append(
             replace(
                 AUTOSCALING,
-                change=f"scale between {least} and {now.replicas} replicas: nothing ran in {evidence.idle_share:.0%} "
+                change=f"scale between {least} and {now.replicas} replicas: nothing ran in "
+                f"{percent(evidence.idle_share)} "
                 "of the readings",
             )
         )
@@ -419,7 +420,7 @@ def _sentence(now: State, actions: tuple[Action, ...], seen: Seen) -> str:
         return f"{have} {state}, and no change looked at is worth making."
     first = actions[0]
     if first.usd_per_month > 0:
-        worth = f"saves ${first.usd_per_month:,.0f} a month ({first.usd_per_month / now.usd_per_month:.0%})"
+        worth = f"saves ${first.usd_per_month:,.0f} a month ({percent(first.usd_per_month / now.usd_per_month)})"
     elif _restores_objectives(first, now):
         worth = f"keeps them for ${-first.usd_per_month:,.0f} a month more"
     else:

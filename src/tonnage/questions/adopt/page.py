@@ -17,7 +17,7 @@ from tonnage.questions.registry import kind_of_answer
 from tonnage.report.charts.chart import Chart, along, axis, limit_line, log_axis, named_points
 from tonnage.report.document import Command, Document, Headline, Note, Table, Text, document, grid
 from tonnage.report.wording import chance_text, degrees, plural
-from tonnage.units import show
+from tonnage.units import percent, show
 
 MOST_SETTINGS: Final = 10
 """On the first screen; all of them stand under --why."""
@@ -152,7 +152,7 @@ def _row(label: str, option: ServeOption | TrainOption) -> tuple[str, ...]:
         price,
         f"{option.cost.value:,.0f}",
         show(option.step_s.value, "s"),
-        f"{option.mfu:.0%}",
+        percent(option.mfu),
         show(option.run.wall_s.value, "s"),
         where,
     )

@@ -32,7 +32,7 @@ from tonnage.questions.serve.option import Candidate, add_costs, bills_of, is_su
 from tonnage.questions.serve.plan import plan_serve
 from tonnage.questions.serve.question import command_of
 from tonnage.questions.serve.settings import outcome_of
-from tonnage.units import show
+from tonnage.units import percent, show
 from tonnage.version import can_simulate
 
 USUAL_OBJECTIVES: Final = Slo(ttft_s=1.0, tpot_s=0.05)
@@ -122,7 +122,7 @@ def served_today(request: Adopt, running: Running, *, accelerator: str, addition
             serve = replace(serve, rate_per_s=most * (1.0 - serve.headroom))
             assumed.append(
                 f"load: {show(serve.rate_per_s or 0.0, '1/s')}, what {replicas} replica{'s' if replicas > 1 else ''} "
-                f"carry within the objectives with {serve.headroom:.0%} kept free (--rate states yours)"
+                f"carry within the objectives with {percent(serve.headroom)} kept free (--rate states yours)"
             )
         # What is reserved is paid for, used or not.
         reserved = (running.machine.count or 0) * running.machine.nodes

@@ -31,7 +31,7 @@ from tonnage.questions.ask import answer
 from tonnage.questions.calibrate.calibrate import calibrate
 from tonnage.questions.calibrate.loads import Stack
 from tonnage.record import Record
-from tonnage.units import read
+from tonnage.units import percent, read
 
 OWN: Final = "its own latencies"
 """Where the calibration of a service comes from that was looked at."""
@@ -140,7 +140,8 @@ def _calibrated(
         return f"not calibrated: {error}", additions
     path = save_calibration(fitted.calibration, file)
     told = ", ".join(
-        f"{one.quantity.removesuffix('_s').upper()} {one.before / one.measured - 1:+.0%}" for one in fitted.errors
+        f"{one.quantity.removesuffix('_s').upper()} {percent(one.before / one.measured - 1, sign='+')}"
+        for one in fitted.errors
     )
     own = replace(additions, paths=(*additions.paths, str(path)))
     return f"calibrated by its own latencies; predicted before: {told}", own

@@ -15,6 +15,7 @@ from tonnage.errors import BadRequest, echo
 from tonnage.questions.adopt.question import Action
 from tonnage.questions.adopt.serve import Started, option_at
 from tonnage.questions.serve.settings import outcome_of
+from tonnage.units import percent
 
 RELEASES: Final = {"ttft_s": 2.6, "tpot_s": 1.33, "max_rate_per_s": 1.31}
 """
@@ -54,7 +55,10 @@ def upgraded(made: Started, serve: Serve, *, upgrade: str, today: date) -> Actio
     for name_of, within in RELEASES.items():
         before, after = (getattr(state, name_of).value for state in states)
         what, moved = titles.get(name_of, "most requests"), after / before
-        told.append(f"{what} {moved - 1.0:+.0%} ({moved / within - 1.0:+.0%} to {moved * within - 1.0:+.0%})")
+        told.append(
+            f"{what} {percent(moved - 1.0, sign='+')} ({percent(moved / within - 1.0, sign='+')} to "
+            f"{percent(moved * within - 1.0, sign='+')})"
+        )
     canary = f"one replica of {replicas} on {version}" if replicas > 1 else f"a second replica on {version}"
     return Action(
         name="upgrade",

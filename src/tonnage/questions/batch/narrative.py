@@ -30,9 +30,10 @@ from tonnage.domain.plan import BreakEven, Configuration
 from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Batch
+from tonnage.engines.registry import engine_title
 from tonnage.questions.batch.work import Candidate, JobRun, Work
 from tonnage.questions.serve.limits import unmade_text
-from tonnage.units import show, whole_percent
+from tonnage.units import percent, show, whole_percent
 
 MAX_KINDS: Final = 8
 """Kinds of accelerators that are told side by side."""
@@ -56,7 +57,7 @@ def sentence(asked: Context[Batch], options: tuple[BatchOption, ...]) -> str:
     request = asked.request
     best = options[0]
     old = ", old price" if best.bill.stale else ""
-    layout = f"{best.replicas} x {best.configuration.label(part_name)}"
+    layout = f"{best.replicas} x {best.configuration.label(part_name, engine_title)}"
     return (
         f"Rent {best.bill.instances} x {best.bill.instance_type} ({accelerators_text(best)}) at {seller(best.bill)} "
         f"for {best.wall_s.shown()}: {best.cost.shown()} for {request.items:,.0f} items, "
@@ -91,7 +92,7 @@ def risk(option: BatchOption, *, lacks: Callable[[Configuration], bool]) -> str:
 
 def arithmetic(option: BatchOption) -> str:
     """What one replica finishes, and what limits the requests it holds."""
-    lost = f", {1 - option.useful:.0%} of its hours lost to spot preemptions" if option.useful < 1 else ""
+    lost = f", {percent(1 - option.useful)} of its hours lost to spot preemptions" if option.useful < 1 else ""
     held = {"kv": "the KV cache is full", "batch": "the engine takes no more"}
     return (
         f"a replica finishes {show(option.items_per_s.value, '1/s')} with {option.concurrency:,.0f} at once "
@@ -129,7 +130,7 @@ def _spread(points: list[JobRun]) -> list[JobRun]:
 
 def _trade_off(run: JobRun, *, cheapest: JobRun) -> TradeOff:
     return TradeOff(
-        label=f"{run.at.work.configuration.label(part_name)} at {provider_name(run.at.offer.provider)}",
+        label=f"{run.at.work.configuration.label(part_name, engine_title)} at {provider_name(run.at.offer.provider)}",
         accelerators=run.accelerators,
         term=run.at.term,
         wall_s=run.wall_s,
@@ -198,15 +199,15 @@ def spot_against(options: tuple[BatchOption, ...]) -> str:
     if spot is None or steady is None:
         return ""
     saved = 1.0 - spot.cost.value / steady.cost.value
-    word = f"saves {saved:.0%}" if saved > 0 else f"costs {-saved:.0%} more"
+    word = f"saves {percent(saved)}" if saved > 0 else f"costs {percent(-saved)} more"
     here, there = (
         f"{show(one.cost.value, 'USD')} on {part_name(one.configuration.accelerator)} "
         f"at {provider_name(one.bill.provider)}"
         for one in (spot, steady)
     )
     return (
-        f"spot {word}: {here} against {there} on-demand; {1 - spot.useful:.1%} of its hours are lost to spot "
-        f"preemptions, and old traces had capacity {spot.available:.0%} of the time, which its "
+        f"spot {word}: {here} against {there} on-demand; {percent(1 - spot.useful, 1)} of its hours are lost to spot "
+        f"preemptions, and old traces had capacity {percent(spot.available)} of the time, which its "
         f"{show(spot.wall_s.value, 's')} count in"
     )
 
@@ -229,7 +230,8 @@ def too_expensive(request: Batch, run: JobRun) -> Verdict:
     budget = request.budget_usd or 0.0
     return refusal(
         "budget",
-        f"{run.at.work.configuration.label(part_name)} costs {show(usd, 'USD')}, above {show(budget, 'USD')}",
+        f"{run.at.work.configuration.label(part_name, engine_title)} costs {show(usd, 'USD')}, above "
+        f"{show(budget, 'USD')}",
         short_by=usd - budget,
         nearest=f"budget {show(usd * 1.005, 'USD')}",
     )

@@ -31,11 +31,10 @@ from tonnage.report.wording import (
     money,
     need_text,
     parts_table,
-    percent,
     plural,
     rental_text,
 )
-from tonnage.units import show
+from tonnage.units import percent, show
 
 
 def _question(plan: BatchPlan) -> list[str]:
@@ -177,7 +176,8 @@ def _time(plan: BatchPlan, option: BatchOption) -> list[str]:
     ]
     if option.useful < 1:
         summary.append(
-            f"{option.useful:.1%} of its running time is useful; capacity is there {option.available:.0%} of the time"
+            f"{percent(option.useful, 1)} of its running time is useful; capacity is there "
+            f"{percent(option.available)} of the time"
         )
     if plan.request.deadline_s is not None:
         summary.append(f"allowed: {show(plan.request.deadline_s, 's')}")

@@ -30,6 +30,7 @@ from tonnage.pricing.terms import billing_rules, charged_hours, run_lines, usefu
 from tonnage.questions.cost.rents import between_reclaims_s
 from tonnage.record import Record
 from tonnage.simulation.simulated import Served
+from tonnage.units import percent
 
 SECONDS_PER_HOUR: Final = 3600.0
 MILLION: Final = 1e6
@@ -195,7 +196,7 @@ def candidate_of(work: Work, offer: Offer, *, term: str) -> Candidate | None:
         up = spot_uptime(instances=1)
         useful = useful_share(between_s=between, lost_s=start.total_s + work.served.e2e_s / 2.0)
         available = up.availability
-        sources += [said, f"capacity is there {available:.0%} of the time: {up.source}"]
+        sources += [said, f"capacity is there {percent(available)} of the time: {up.source}"]
     return Candidate(
         work=work,
         offer=offer,

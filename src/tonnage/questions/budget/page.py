@@ -32,16 +32,8 @@ from tonnage.report.document import (
 )
 from tonnage.report.page import WholePage, explained_whole
 from tonnage.report.screen import first_screen, held_text, price_dates, stale_text
-from tonnage.report.wording import (
-    chance_text,
-    degrees,
-    meter,
-    money,
-    percent,
-    rental_text,
-    spread_usd,
-)
-from tonnage.units import show
+from tonnage.report.wording import chance_text, degrees, meter, money, rental_text, spread_usd
+from tonnage.units import percent, show
 
 REST: Final = "Why, assumptions, sources: --why."
 Screen = Callable[..., tuple[Block, ...]]

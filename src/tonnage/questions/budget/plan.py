@@ -36,7 +36,7 @@ from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.questions.budget.question import Affordable, AffordableRun, AffordableTune, Budget, BudgetPlan
 from tonnage.questions.budget.training import DEADLINE_S, LAWS, affordable_runs, affordable_tunes, optimal_range
 from tonnage.questions.serve.plan import serve_options
-from tonnage.units import show
+from tonnage.units import percent, show, whole_percent
 from tonnage.version import can_simulate
 
 
@@ -221,11 +221,13 @@ def _assumptions(request: Budget) -> list[str]:
     """Everything the answer takes as given for its purpose."""
     if request.purpose == "serving":
         return [
-            f"the largest rate is found in steps of {TOLERANCE:.0%}",
+            f"the largest rate is found in steps of {percent(TOLERANCE)}",
             "the model's own checkpoint, and formats that the engine makes as it loads (--precision names others)",
             *([] if can_simulate() else [BY_AVERAGES]),
         ]
     said = [] if request.deadline_s else [f"the run ends within {DEADLINE_S / 86400:.0f} days (--deadline)"]
+    assert request.serve is not None
+    said += [f"budget, deadline and memory are kept with {whole_percent(request.serve.confidence)} (--confidence)"]
     if request.purpose == "training":
         said += [
             "a dense decoder of the size, sequences of 4,096 tokens, each token seen once, C = 6 N D",

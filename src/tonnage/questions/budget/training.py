@@ -23,6 +23,7 @@ from tonnage.physics.parameters import active_parameters
 from tonnage.physics.rules import compute_optimal_parameters, loss_of
 from tonnage.questions.budget.question import ALL_TOKENS, OPTIMAL, AffordableRun, AffordableTune, Budget, LossLaw
 from tonnage.questions.serve.plan import serve_options
+from tonnage.questions.train.option import chance_of_run
 from tonnage.questions.train.plan import train_options
 
 LAWS: Final = (
@@ -54,6 +55,8 @@ DEADLINE_S: Final = 90 * 86400.0
 FLOP_PER_USD: Final = 5e17
 """Where the search starts: an H100-hour at $2.80 and 40 % of its peak. [FLOP/USD]"""
 ROUNDS: Final = 5
+FAR: Final = 4.0
+"""Times the upper end of a cost: nothing that is sure of its deadline is dearer. [-]"""
 CLOSE: Final = 0.02
 """Of the budget, left or missing, at which a run is found. [-]"""
 SHRINKS: Final = (1.0, 2.0, 4.0, 8.0)
@@ -121,8 +124,8 @@ def _optimal(
     request: Budget, planned: Callable[[float, float], TrainOption | None]
 ) -> tuple[float, TrainOption, float] | None:
     """
-    The size [parameters] whose best run costs as much as the budget allows, that run, and its tokens: with little data
-    a larger model. None where no run stays within the budget.
+    The size [parameters] whose best run surely costs as much as the budget allows, that run, and its tokens: with
+    little data a larger model. None where no run stays within the budget.
     """
     assert request.usd is not None
     flop = request.usd * FLOP_PER_USD
@@ -132,7 +135,7 @@ def _optimal(
         tokens = min(flop / (6.0 * size), request.tokens or math.inf)
         size = min(LARGEST, max(SMALLEST, flop / (6.0 * tokens)))
         option = planned(size, tokens)
-        spent = math.inf if option is None else option.cost.value / request.usd
+        spent = math.inf if option is None else _surely_usd(request, option) / request.usd
         if option is not None and spent <= 1.0:
             if best is None or size * tokens > best[0] * best[2]:
                 best = size, option, tokens
@@ -165,7 +168,7 @@ def _most_tokens(
         if option is None:
             tokens /= 4.0
             continue
-        spent = option.cost.value / request.usd
+        spent = _surely_usd(request, option) / request.usd
         if spent <= 1.0 and (best is None or tokens > best[1]):
             best = option, tokens
         if 1.0 - close <= spent <= 1.0 or (spent <= 1.0 and tokens == request.tokens):
@@ -187,13 +190,32 @@ def _plan_training(
         filters=request.serve.filters,
         confidence=request.serve.confidence,
     )
-    return _surest(asked, additions=additions, today=today)
+    return _surest(request, asked, additions=additions, today=today)
 
 
-def _surest(asked: Train | FineTune, *, additions: Additions, today: date) -> TrainOption | None:
-    """The first option where it is sure enough, else None."""
+def _surest(request: Budget, asked: Train | FineTune, *, additions: Additions, today: date) -> TrainOption | None:
+    """
+    The first option that surely stays within the budget, else what surely costs least; None where none ends in time and
+    fits as surely as asked.
+    """
+    usd = request.usd or 0.0
     options = train_options(asked, additions=additions, today=today, worth=1.0)
-    return options[0] if options and options[0].sure else None
+    sure = (one for one in options if one.sure)
+    return min(sure, key=lambda one: max(usd, _surely_usd(request, one)), default=None)
+
+
+def _surely_usd(request: Budget, option: TrainOption) -> float:
+    """
+    The least budget that an option keeps, with deadline and memory, as surely as asked: by the rule of `plan train
+    --budget`. [USD]
+    """
+    assert request.serve is not None
+    kept = partial(chance_of_run, option, deadline_s=request.deadline_s or DEADLINE_S)
+    low, high = option.cost.low or option.cost.value, FAR * (option.cost.high or option.cost.value)
+    while high > low * (1.0 + CLOSE / 100.0):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if kept(budget_usd=middle) >= request.serve.confidence else (middle, high)
+    return max(high, option.cost.value)
 
 
 def _run(size: float, *, option: TrainOption, tokens: float, name: str) -> AffordableRun:
@@ -297,7 +319,7 @@ def _plan_tune(request: Budget, model: str, method: str, *, additions: Additions
             filters=serve.filters,
             confidence=serve.confidence,
         )
-        return _surest(asked, additions=additions, today=today)
+        return _surest(request, asked, additions=additions, today=today)
 
     weights = active_parameters(resolve(model, additions=additions)).value
     start = request.usd * FLOP_PER_USD / (6.0 * weights)

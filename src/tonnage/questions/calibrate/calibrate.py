@@ -27,6 +27,7 @@ from tonnage.domain.measurement import Measurement
 from tonnage.errors import BadRequest
 from tonnage.questions.calibrate.loads import MeasuredLoad, Stack, loads_of, shipped_overheads
 from tonnage.questions.calibrate.posterior import NAMES, Fit, drifts_of, fit, shares_of, stretch_of, widen, without
+from tonnage.units import percent
 
 _LEFT_OUT: Final = 3
 """Loads from which on each is predicted by the others. [-]"""
@@ -240,10 +241,11 @@ def _mean(values: Sequence[float]) -> float:
 
 def _sentence(own: Calibration, *, before: float, after: float, left: float | None) -> str:
     s = own.stretch
-    held = f", {left:.0%} on loads left out" if left is not None else ""
-    sure = f"; TPOT is now known within {own.factors['tpot_s'] - 1.0:.0%}" if "tpot_s" in own.factors else ""
+    held = f", {percent(left)} on loads left out" if left is not None else ""
+    sure = f"; TPOT is now known within {percent(own.factors['tpot_s'] - 1.0)}" if "tpot_s" in own.factors else ""
     return (
-        f"{own.engine} on {part_name(own.accelerator)}: mean error {before:.0%} before, {after:.0%} after{held}; "
+        f"{own.engine} on {part_name(own.accelerator)}: mean error {percent(before)} before, {percent(after)} "
+        f"after{held}; "
         f"x{s.memory:.3g} on what memory bounds, x{s.compute:.3g} on what arithmetic bounds, "
         f"{s.step_s * 1e3:.3g} ms of host a step{sure}."
     )
@@ -259,7 +261,8 @@ def _notes(loads: Sequence[MeasuredLoad], own: Calibration, prior: Priors) -> tu
         )
     if len(own.models) == 1:
         notes.append(
-            f"One model was measured: others on this stack get {own.carried:.0%} of it, and wider intervals; a second "
+            f"One model was measured: others on this stack get {percent(own.carried)} of it, and wider intervals; a "
+            f"second "
             "model would test what carries over."
         )
     before = _numbers(prior.widths)

@@ -12,7 +12,7 @@ from tonnage.domain.listing import Refresh, Refreshed, RefreshedModel, Refreshed
 from tonnage.domain.measurement import History, HistoryComparison
 from tonnage.domain.metrics import METRICS
 from tonnage.report.document import Command, Document, Headline, Note, document, grid
-from tonnage.units import plural, show
+from tonnage.units import percent, plural, show
 
 FIRST_ROWS = 10
 """Loads of the first screen."""
@@ -73,7 +73,7 @@ def _row(error: CalibrationError) -> tuple[str, ...]:
         error.load,
         name,
         measured,
-        *("–" if x is None else f"{x / error.measured - 1.0:+.0%}" for x in shares),
+        *("–" if x is None else percent(x / error.measured - 1.0, sign="+") for x in shares),
     )
 
 
@@ -89,7 +89,7 @@ def measure_plan_document(found: MeasurePlan) -> Document:
             ", ".join(f"{load:g}" for load in p.loads),
             f"{p.minutes:g}",
             f"{p.usd:.2f}",
-            f"{p.sure_after:.0%}",
+            percent(p.sure_after),
         )
         for place, p in enumerate(found.proposals, start=1)
     ]
@@ -163,7 +163,7 @@ def refreshed_document(found: Refreshed) -> Document:
 def _line(one: Refresh) -> str:
     if not one.kept:
         return f"{one.provider}: keeps what is known; {one.why}"
-    moved = "" if one.moved is None else f", {one.moved - 1:+.0%} at the middle against those known"
+    moved = "" if one.moved is None else f", {percent(one.moved - 1, sign='+')} at the middle against those known"
     left = f", {one.left_out} instances with unknown accelerators left out" if one.left_out else ""
     return f"{one.provider}: {one.kept:,} prices of {one.as_of}{moved}{left}"
 

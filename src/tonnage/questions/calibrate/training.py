@@ -40,6 +40,7 @@ from tonnage.questions.calibrate.posterior import NAMES, Posterior, posterior
 from tonnage.questions.calibrate.question import CalibrateRequest
 from tonnage.questions.train.setup import resolve_setup
 from tonnage.simulation.training import model_flop
+from tonnage.units import percent
 
 _BEYOND: Final = 1.0
 """Share of its data-sheet peak that no step exceeds. [-]"""
@@ -173,11 +174,11 @@ def calibrate_training(
     before, after = (
         float(np.mean([abs(getattr(e, at) / e.measured - 1.0) for e in errors])) for at in ("before", "after")
     )
-    sure = f"; a step is now known within {factors['step_s'] - 1.0:.0%}" if "step_s" in factors else ""
+    sure = f"; a step is now known within {percent(factors['step_s'] - 1.0)}" if "step_s" in factors else ""
     return Calibrated(
         schema=CALIBRATE_SCHEMA,
-        sentence=f"Training with {software} on {part_name(part)}: mean error {before:.0%} before, "
-        f"{after:.0%} after{sure}.",
+        sentence=f"Training with {software} on {part_name(part)}: mean error {percent(before)} before, "
+        f"{percent(after)} after{sure}.",
         calibration=own,
         prior=Stretch(),
         prior_spread={},

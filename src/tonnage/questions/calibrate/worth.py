@@ -27,6 +27,7 @@ from tonnage.domain.calibration import MEASURE_PLAN_SCHEMA, MeasurePlan, Proposa
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
 from tonnage.questions.calibrate.posterior import Array
+from tonnage.units import percent
 
 COMPETING: Final = 10
 """Options that are looked at: the rest cost more even where all goes well. [-]"""
@@ -216,10 +217,12 @@ def _proposal(option: ServeOption, place: int, chance: float) -> Proposal:
 
 def _sentence(plan: ServePlan, now: float, proposals: Sequence[Proposal]) -> str:
     first = plan.options[0].configuration
-    lead = f"{part_name(first.accelerator)} with {first.engine.name} is the right choice with a chance of {now:.0%}"
+    lead = (
+        f"{part_name(first.accelerator)} with {first.engine.name} is the right choice with a chance of {percent(now)}"
+    )
     if not proposals:
-        return f"{lead}; no measurement of one option would raise it by {WORTH:.0%} or more."
+        return f"{lead}; no measurement of one option would raise it by {percent(WORTH)} or more."
     last = proposals[-1]
     count = "one measurement" if len(proposals) == 1 else f"{len(proposals)} measurements"
     usd, minutes = sum(p.usd for p in proposals), sum(p.minutes for p in proposals)
-    return f"{lead}; {count} ({minutes:g} min, ${usd:.2f}) would make it {last.sure_after:.0%}."
+    return f"{lead}; {count} ({minutes:g} min, ${usd:.2f}) would make it {percent(last.sure_after)}."

@@ -27,6 +27,7 @@ from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.metrics import SPEEDS
 from tonnage.domain.plan import BY_AVERAGES, PLAN_SCHEMA, Provenance, ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainPlan
+from tonnage.engines.registry import engine_title
 from tonnage.errors import BadRequest
 from tonnage.questions.ask import Plan, plan_of_text, planner_of, with_measurements
 from tonnage.questions.compare.answer import CHECK_SCHEMA, VERIFY_SCHEMA, Change, Check, Verification, to_what
@@ -84,7 +85,7 @@ def figures(plan: Comparable) -> Iterator[Figure]:
         return
     option = plan.options[0]
     bill = option.bill
-    yield "configuration", "", option.configuration.label(part_name), None
+    yield "configuration", "", option.configuration.label(part_name, engine_title), None
     yield "offer", "", f"{bill.provider} {bill.instance_type} {bill.region} {bill.term}", None
     if isinstance(option, ServeOption):
         yield "replicas", "count", float(option.replicas), None

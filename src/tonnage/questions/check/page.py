@@ -9,7 +9,7 @@ from tonnage.catalog import model_name
 from tonnage.questions.compare.answer import Change, Check, Verification, to_what
 from tonnage.report.document import Document, Headline, Note, Table, blocks, grid
 from tonnage.report.wording import figure_name
-from tonnage.units import show
+from tonnage.units import percent, show
 
 FIRST_ROWS = 12
 """Figures of the first screen, those that moved first."""
@@ -99,7 +99,7 @@ def _table(changes: list[Change]) -> list[str]:
 
 
 def _cells(change: Change) -> list[str]:
-    relative = "" if change.relative is None else f"{change.relative:+.1%}"
+    relative = "" if change.relative is None else percent(change.relative, 1, sign="+")
     return [figure_name(change.what), *values_text(change), relative]
 
 

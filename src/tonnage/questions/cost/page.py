@@ -20,8 +20,8 @@ from tonnage.report.document import (
 )
 from tonnage.report.page import usd_table
 from tonnage.report.screen import dates_to, first_screen
-from tonnage.report.wording import chance, chance_text, limits, money, percent, plural
-from tonnage.units import show
+from tonnage.report.wording import chance, chance_text, limits, money, plural
+from tonnage.units import percent, show
 
 FIRST_ROWS: Final = 5
 INPUTS: Final = 12
@@ -125,7 +125,7 @@ def _rents(answer: RentOrBuy, rents: Sequence[Rent]) -> Table:
             rent.term,
             f"{rent.usd_per_accelerator_hour:,.2f}",
             f"{_usd_per_used_hour(answer, rent):,.2f}",
-            f"{rent.useful:.1%}" if rent.useful < 1 else "",
+            percent(rent.useful, 1) if rent.useful < 1 else "",
             f"{rent.lifetime_usd:,.0f}",
             _break_even(rent),
             "" if rent.break_even_hours is None else f"{rent.break_even_hours:,.0f}",
@@ -148,9 +148,9 @@ def _break_even(rent: Rent) -> str:
         return "at any use"
     if (rent.break_even_low or rent.break_even_utilisation) > 1.0:
         return "never"
-    low = f"{rent.break_even_low or 0.0:.0%}"
-    high = "never" if rent.break_even_high is None else f"{rent.break_even_high:.0%}"
-    return f"{rent.break_even_utilisation:.0%} ({low}-{high})"
+    low = percent(rent.break_even_low or 0.0)
+    high = "never" if rent.break_even_high is None else percent(rent.break_even_high)
+    return f"{percent(rent.break_even_utilisation)} ({low}-{high})"
 
 
 def _tornado(answer: RentOrBuy) -> Table:
@@ -174,7 +174,7 @@ def _swing_text(swing: Swing) -> str:
 
 def _ends(swing: Swing) -> str:
     low, high = (
-        "never" if point is None else f"{point:.0%}" for point in (swing.break_even_at_low, swing.break_even_at_high)
+        "never" if point is None else percent(point) for point in (swing.break_even_at_low, swing.break_even_at_high)
     )
     return f"{low} to {high}"
 
@@ -219,7 +219,7 @@ def _break_even_chart(answer: RentOrBuy) -> Chart | None:
         values += [(_label(rent), use, price if rent.paid == "used" else price / use) for use in USES]
     crossings = [
         (_label(rent), rent.break_even_utilisation, fixed / rent.break_even_utilisation + running,
-         f"{rent.break_even_utilisation:.0%}")
+         percent(rent.break_even_utilisation))
         for rent in rents
         if rent.break_even_utilisation and rent.break_even_utilisation <= 1
     ]  # fmt: skip
@@ -244,7 +244,7 @@ def _break_even_chart(answer: RentOrBuy) -> Chart | None:
     for rent in rents:
         price = rent.usd_per_accelerator_hour / rent.useful
         at = [price if rent.paid == "used" else price / use for use in (0.3, 0.6, 1.0)]
-        crossing = "none" if rent.break_even_utilisation is None else f"{rent.break_even_utilisation:.0%}"
+        crossing = "none" if rent.break_even_utilisation is None else percent(rent.break_even_utilisation)
         rows.append((_label(rent), *(f"{usd:,.2f}" for usd in at), crossing))
     return Chart(
         "break-even",

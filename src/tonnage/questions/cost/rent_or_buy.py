@@ -33,7 +33,7 @@ from tonnage.errors import BadRequest
 from tonnage.pricing.owning import HOURS_PER_YEAR, availability, owned_usd, owned_usd_per_used_hour
 from tonnage.questions.cost.inputs import inputs_of, machine_of
 from tonnage.questions.cost.rents import listed_rents, meeting_point, one_at_a_time, price_rents, relaxations
-from tonnage.units import show
+from tonnage.units import percent, show
 from tonnage.version import __version__
 
 FASTEST_DECLINE: Final = 0.19
@@ -107,7 +107,8 @@ def _check_power(machine: OwnedMachine) -> None:
     """Refuses a machine that draws more while it waits than while it works."""
     if machine.idle > machine.load:
         raise BadRequest(
-            f"idle: {machine.idle:.0%} of the power while it waits exceeds the {machine.load:.0%} while it works; "
+            f"idle: {percent(machine.idle)} of the power while it waits exceeds the {percent(machine.load)} while "
+            f"it works; "
             f"give --load above --idle"
         )
 
@@ -187,7 +188,7 @@ def _sentence(
     """Whether to rent or to own against the cheapest steady price, and where both meet; there is one price at least."""
     assert reference is not None
     what = _name(server)
-    use = f"in {request.utilisation:.0%} of its hours"
+    use = f"in {percent(request.utilisation)} of its hours"
     owned = _show_bounds(cost)
     wins = sum(rent.owning_wins for rent in rents)
     price = show(reference.usd_per_accelerator_hour, "USD/h")
@@ -197,9 +198,9 @@ def _sentence(
     meets = (
         f"owning never breaks even {best}"
         if even is None
-        else f"owning breaks even {best}, {where}, from {even:.0%} use"
+        else f"owning breaks even {best}, {where}, from {percent(even)} use"
         if even <= 1
-        else f"{best}, {where}, owning would need {even:.0%} use, more than there is"
+        else f"{best}, {where}, owning would need {percent(even)} use, more than there is"
     )
     return (
         f"{reference.advice}: owning {what} used {use} costs {owned} per accelerator-hour of work, and beats {wins} of "
@@ -232,19 +233,19 @@ def _seen_decline(request: RentOrBuyRequest) -> tuple[float, str]:
     for part, whose in ((request.accelerator, request.accelerator), (None, "all accelerators")):
         fall = price_fall(points, part)
         if fall is not None and fall.per_year > 0:
-            return fall.per_year, f"the middle of {fall.pairs} sellers of {whose} fell {fall.per_year:.0%} a year"
-    return FASTEST_DECLINE, f"p5.48xlarge fell {FASTEST_DECLINE:.0%} a year from July 2023 to July 2026"
+            return fall.per_year, f"the middle of {fall.pairs} sellers of {whose} fell {percent(fall.per_year)} a year"
+    return FASTEST_DECLINE, f"p5.48xlarge fell {percent(FASTEST_DECLINE)} a year from July 2023 to July 2026"
 
 
 def _assumptions(request: RentOrBuyRequest, machine: OwnedMachine, *, reference: Rent | None) -> tuple[str, ...]:
     """Everything the answer takes as given."""
     said = [
-        f"the machine works {request.utilisation:.0%} of its {machine.years:g} years, repairs take "
-        f"{1 - availability(machine):.2%} of them, and it is sold at the end",
+        f"the machine works {percent(request.utilisation)} of its {machine.years:g} years, repairs take "
+        f"{percent(1 - availability(machine), 2)} of them, and it is sold at the end",
         "bands of inputs count as 90 % intervals, independent of each other",
         "prices exclude VAT; rented prices hold for the whole time"
         if request.rent_decline == 0
-        else f"prices exclude VAT; rents fall by {request.rent_decline:.0%} a year",
+        else f"prices exclude VAT; rents fall by {percent(request.rent_decline)} a year",
         "spot loses a restart and half of a quarter of an hour's work at each reclaim",
         f"rent_decline in the sensitivities: {_seen_decline(request)[1]}",
     ]
@@ -283,7 +284,7 @@ def _rent_below(hourly: tuple[Rent, ...]) -> Claim:
     points = {rent.provider: rent.break_even_utilisation for rent in hourly}
     higher = [name for name, point in points.items() if point is None or point >= row.value]
     return Claim(
-        rule=f"renting is cheaper below {row.value:.0%} utilisation",
+        rule=f"renting is cheaper below {percent(row.value)} utilisation",
         computed=f"owning breaks even {_span_text(points)}; the rule holds against {_join_names(higher, points)}",
         verdict=_verdict(len(higher), len(points)),
         source=row.source,
@@ -323,9 +324,9 @@ def _own_over_three_years(request: RentOrBuyRequest, machine: OwnedMachine, hour
         ratios[rent.provider] = at.owned_usd / at.rent_usd
     wins = [name for name, ratio in ratios.items() if ratio <= 1.0]
     return Claim(
-        rule=f"owning is competitive from {row.value:.0%} utilisation over three years",
+        rule=f"owning is competitive from {percent(row.value)} utilisation over three years",
         computed=(
-            f"it costs {min(ratios.values()):.0%} to {max(ratios.values()):.0%} of renting; "
+            f"it costs {percent(min(ratios.values()))} to {percent(max(ratios.values()))} of renting; "
             f"the rule holds against {_join_names(wins, ratios)}"
         ),
         verdict=_verdict(len(wins), len(ratios)),
@@ -341,8 +342,8 @@ def _purchase_is_half(request: RentOrBuyRequest, machine: OwnedMachine) -> Claim
     spent = owned.value - owned.part("resale")
     share = machine.purchase / spent
     return Claim(
-        rule=f"the purchase is {row.value:.0%} of the lifetime cost",
-        computed=f"{share:.0%} of the {show(spent, 'USD')} spent before resale over {machine.years:g} years",
+        rule=f"the purchase is {percent(row.value)} of the lifetime cost",
+        computed=f"{percent(share)} of the {show(spent, 'USD')} spent before resale over {machine.years:g} years",
         verdict="holds" if abs(share - row.value) <= 0.1 else "fails",
         source=f"{row.source}; {row.notes}",
         evidence={"purchase_share": share},
@@ -390,5 +391,5 @@ def _span_text(points: dict[str, float | None]) -> str:
     known = [point for point in points.values() if point is not None]
     if not known:
         return "against none of these prices"
-    high = f"{max(known):.0%} use" if len(known) == len(points) else "never"
-    return f"from {min(known):.0%} use against the dearest price to {high} against the cheapest"
+    high = f"{percent(max(known))} use" if len(known) == len(points) else "never"
+    return f"from {percent(min(known))} use against the dearest price to {high} against the cheapest"

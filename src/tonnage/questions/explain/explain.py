@@ -26,6 +26,7 @@ from tonnage.domain.plan import ServeOption, ServePlan, option_at_rank
 from tonnage.domain.requests.groups import SessionFields
 from tonnage.domain.rl import RlCase
 from tonnage.domain.train_plan import TrainOption, TrainPlan
+from tonnage.engines.registry import engine_title
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.foreign import check_values
 from tonnage.questions.ask import Plan, plan_of_text
@@ -220,7 +221,7 @@ def explain_plan(plan: Plan, *, rank: int = 1, additions: Additions = NOTHING) -
     if isinstance(plan, TrainPlan):
         return _training(plan, option_at_rank(plan.options, rank), rank, additions)
     option = option_at_rank(plan.options, rank)
-    label = f"option {rank}: {option.configuration.label(part_name)}"
+    label = f"option {rank}: {option.configuration.label(part_name, engine_title)}"
     try:
         result = predict(_case_of(plan, option), additions=additions, why=True)
     except TonnageError as error:
@@ -250,7 +251,7 @@ def _training(plan: TrainPlan, option: TrainOption, rank: int, additions: Additi
     """
     from tonnage.questions.predict.training import step_numbers
 
-    label = f"option {rank}: {option.configuration.label(part_name)}"
+    label = f"option {rank}: {option.configuration.label(part_name, engine_title)}"
     try:
         model = resolve(str(plan.model.get("id") or plan.request.model), additions=additions)
         job = job_of(plan.request, model)

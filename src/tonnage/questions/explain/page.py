@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from tonnage.catalog import part_name
 from tonnage.domain.answer import Breakdown, Evidence, Quantity
 from tonnage.domain.metrics import METRICS, SPEEDS
+from tonnage.engines.registry import engine_title
 from tonnage.errors import UnknownName
 from tonnage.report.document import (
     Block,
@@ -25,7 +26,7 @@ from tonnage.report.document import (
 )
 from tonnage.report.wording import limits
 from tonnage.simulation.served_tree import E2E, TPOT, TTFT
-from tonnage.units import show
+from tonnage.units import percent, show
 
 DEPTH: Final = 7
 """Levels below a number that are shown unless asked otherwise: operators of a steady state."""
@@ -96,7 +97,7 @@ def plan_breakdown(explanation: Document, plan: Any, *, rank: int, breakdowns: S
         if isinstance(value := getattr(option, field), Quantity) and value.parts
     ]
     table, label = _overview(breakdowns, sums), getattr(getattr(option, "configuration", None), "label", None)
-    said = f"Option {rank} of {len(options)}: {label(part_name)}" if label else ""
+    said = f"Option {rank} of {len(options)}: {label(part_name, engine_title)}" if label else ""
     moved = rank > 1 and bool(said)
     # The plan's own sentence speaks of the first option.
     first = [block for block in explanation.first if not (moved and isinstance(block, Headline))]
@@ -133,7 +134,7 @@ def _named(node: Quantity) -> str:
 
 
 def _shares(parts: Sequence[tuple[float, str]]) -> str:
-    return ", ".join(f"{name} {share:.0%}" for share, name in parts)
+    return ", ".join(f"{name} {percent(share)}" for share, name in parts)
 
 
 def _largest(node: Quantity) -> list[tuple[float, str]]:
@@ -191,7 +192,7 @@ def _rows(
         return
 
     def line(part: Quantity, own: float | None, *more: str) -> tuple[str, ...]:
-        inside = "beside" if own is None else f"{own:.1%}"
+        inside = "beside" if own is None else percent(own, 1)
         return ("  " * level + part.name, show(part.value, part.unit), inside, *more)
 
     small: list[Quantity] = []
@@ -271,5 +272,5 @@ def _evidence(evidence: Evidence | None, sources: dict[str, int]) -> tuple[str, 
     date = "" if evidence.date in evidence.source else evidence.date
     where = ", ".join(filter(None, (evidence.file, evidence.source, date)))
     number = f" [{sources.setdefault(where, len(sources) + 1)}]" if where else ""
-    near = "" if share is None else f"{share:.0%} {evidence.bound}"
+    near = "" if share is None else f"{percent(share)} {evidence.bound}"
     return near, f"{evidence.tier} {evidence.grid}".strip() + number

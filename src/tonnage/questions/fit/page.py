@@ -21,7 +21,7 @@ from tonnage.report.document import (
 )
 from tonnage.report.screen import first_screen, risk
 from tonnage.report.wording import limits, meter, plural
-from tonnage.units import show
+from tonnage.units import percent, show
 
 MOST_STACKS: Final = 6
 """Accelerators whose memory is opened one by one; beyond, one line each."""
@@ -146,7 +146,7 @@ def _stack(row: FitRow, *, most: int | None = None) -> Table:
 
 
 def _share(value: float, row: FitRow) -> str:
-    return f"{value / row.limit_bytes:.1%}"
+    return percent(value / row.limit_bytes, 1)
 
 
 def _parts(row: FitRow) -> Iterator[tuple[str, float, str, str]]:
@@ -244,7 +244,13 @@ def _remedies(rows: tuple[FitRow, ...]) -> list[str]:
 
 def _rules(rules: tuple[Rule, ...]) -> Table:
     rows = [
-        (rule.name, show(rule.rule_bytes, "bytes"), show(rule.real_bytes, "bytes"), f"{rule.off:+.0%}", rule.why)
+        (
+            rule.name,
+            show(rule.rule_bytes, "bytes"),
+            show(rule.real_bytes, "bytes"),
+            percent(rule.off, sign="+"),
+            rule.why,
+        )
         for rule in rules
     ]
     return grid(["rule~", "by the rule>", "computed>", "rule off by>", "because it~"], rows)

@@ -32,7 +32,7 @@ from tonnage.physics.parameters import parameters
 from tonnage.physics.rules import adapter_rule_bytes, training_rule_bytes
 from tonnage.questions.fit.question import FitRequest, FitRow, Largest, Rule
 from tonnage.questions.fit.serving import with_solution
-from tonnage.units import plural, show, whole_percent
+from tonnage.units import percent, plural, show, whole_percent
 
 if TYPE_CHECKING:
     from tonnage.questions.train.setup import Chosen
@@ -92,7 +92,7 @@ def training_rules(model: Model, request: FitRequest, *, row: FitRow) -> tuple[R
         held = weight_bytes(model, base).value
         return tuple(
             Rule(
-                name=f"base model and {share:.0%}",
+                name=f"base model and {percent(share)}",
                 rule_bytes=adapter_rule_bytes(base_bytes=held, share=share),
                 real_bytes=real,
                 why=f"ignores activations, here {kept}",

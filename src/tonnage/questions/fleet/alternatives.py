@@ -17,7 +17,7 @@ from tonnage.questions.fleet.narrative import kinds_of
 from tonnage.questions.fleet.problem import FleetContext, Solution, moved_confidence, problem_of
 from tonnage.questions.fleet.stock import Stock
 from tonnage.questions.serve.option import has_objectives
-from tonnage.units import show
+from tonnage.units import percent, show
 
 GAP: Final = 0.02
 MAX_KINDS: Final = 3
@@ -227,7 +227,7 @@ def _cheapest_first(beside: Beside, conditions: dict[str, FleetContext]) -> list
 
 def _difference(one: FleetAlternative) -> str:
     """A fleet's cost against the answer's: a share, or dollars where that costs nothing."""
-    return f"{one.more:+.0%}" if one.more is not None else show(one.usd_per_month or 0.0, "USD")
+    return percent(one.more, sign="+") if one.more is not None else show(one.usd_per_month or 0.0, "USD")
 
 
 def _at_one_provider(beside: Beside) -> Other | None:

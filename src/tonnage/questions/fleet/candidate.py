@@ -31,6 +31,7 @@ from tonnage.domain.precision import Precision
 from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.train_plan import TrainConfiguration, TrainOption
+from tonnage.engines.registry import engine_title
 from tonnage.questions.fleet.answer import FleetRequest, FleetWorkload
 from tonnage.questions.fleet.stock import Stock, sites_for
 from tonnage.questions.predict.inference import Times
@@ -350,7 +351,8 @@ def _evaluate(search: _Search, run: Configuration) -> Candidate | Infeasible:
     if any(found.rates):
         return found
     return Infeasible(
-        configuration=run, verdict=too_unsure(run.label(part_name), found.likeliest(), asked=workload.confidence)
+        configuration=run,
+        verdict=too_unsure(run.label(part_name, engine_title), found.likeliest(), asked=workload.confidence),
     )
 
 

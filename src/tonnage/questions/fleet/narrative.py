@@ -33,7 +33,7 @@ from tonnage.questions.fleet.candidate import Candidate, fits_machine
 from tonnage.questions.fleet.hours import Hours, ranges
 from tonnage.questions.fleet.problem import FleetContext, Solution
 from tonnage.questions.fleet.stock import Stock
-from tonnage.units import plural, show
+from tonnage.units import percent, plural, show
 
 
 def bill_of(
@@ -319,7 +319,7 @@ def _objectives_kept(plan: FleetPlan) -> str:
     if not plan.checks:
         return "no workload states an objective"
     raised = max(check.raised for check in plan.checks)
-    more = f", sized for {raised - 1:.0%} more load than asked" if raised > 1 else ""
+    more = f", sized for {percent(raised - 1)} more load than asked" if raised > 1 else ""
     return f"every objective holds in the hardest hour, simulated{more}"
 
 

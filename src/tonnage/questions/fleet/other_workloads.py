@@ -64,6 +64,7 @@ from tonnage.questions.train.job import TrainContext
 from tonnage.questions.train.option import evaluate
 from tonnage.questions.train.places import WORKERS, InfeasibleRun, trainable_sites
 from tonnage.questions.train.plan import attempts_at, training_context
+from tonnage.units import percent
 
 STEPS: Final = 16
 """Loads below the largest that are tried for the latency. [-]"""
@@ -417,7 +418,7 @@ def _unlikely(option: TrainOption, asked: TrainContext) -> InfeasibleRun:
     name = accelerators_text(option)
     verdict = refusal(
         "confidence",
-        f"{name} keeps its memory and its time with {option.chance:.0%} only",
+        f"{name} keeps its memory and its time with {percent(option.chance)} only",
         short_by=asked.request.confidence - option.chance,
         nearest=f"confidence {math.floor(option.chance * 100)} %",
     )

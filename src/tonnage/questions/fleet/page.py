@@ -9,6 +9,7 @@ from typing import Final
 
 from tonnage.catalog import model_name, part_name, parts_name, provider_name, rejected_name, seller
 from tonnage.domain.metrics import METRICS, OBJECTIVES, SPEEDS, Metric, objectives
+from tonnage.engines.registry import engine_title
 from tonnage.questions.fleet.answer import (
     FleetAlternative,
     FleetCheck,
@@ -32,7 +33,7 @@ from tonnage.report.document import (
 from tonnage.report.page import WholePage, explained_whole
 from tonnage.report.screen import ROWS, by_averages, dates_to, first_screen, left_out, no_plan, price_dates
 from tonnage.report.wording import commitment_text, money, plural, shortages_text
-from tonnage.units import show, whole_percent
+from tonnage.units import percent, show, whole_percent
 
 DAYS: Final = ("Mo", "Tu", "We", "Th", "Fr", "Sa", "Su")
 MOST_RANGES: Final = 7
@@ -172,9 +173,9 @@ def _run_text(run: FleetRun) -> str:
     where = "on hourly instances of its own" if run.passing else "on what others leave of the instances"
     low, high = (show(end, "s") if end is not None else "?" for end in (run.wall_s.low, run.wall_s.high))
     return (
-        f"{run.workload}: {run.configuration.label(part_name)} {where}; a run every {show(run.every_s, 's')} takes "
-        f"{show(run.wall_s.value, 's')} ({low}-{high}) and has {show(run.allowed_s, 's')}: chance "
-        f"{whole_percent(run.chance)}"
+        f"{run.workload}: {run.configuration.label(part_name, engine_title)} {where}; a run every "
+        f"{show(run.every_s, 's')} takes {show(run.wall_s.value, 's')} ({low}-{high}) and has "
+        f"{show(run.allowed_s, 's')}: chance {whole_percent(run.chance)}"
     )
 
 
@@ -245,7 +246,7 @@ def _why(plan: FleetPlan, *, left: int = LEFT_OUT) -> tuple[Block, ...]:
                 f"{one.workload} on {one.where}: {text}" for one in plan.replicas if (text := shortages_text(one.needs))
             ],
             "Ruled out": [f"{rejected_name(one.what)}: {one.verdict.reason or 'no'}" for one in plan.rejected[:left]],
-            "How sure": f"{looked}; at most {plan.gap:.1%} cheaper by another choice of the same replicas"
+            "How sure": f"{looked}; at most {percent(plan.gap, 1)} cheaper by another choice of the same replicas"
             if plan.bill is not None
             else None,
             "Assumptions": plan.provenance.assumed,
@@ -287,11 +288,11 @@ def _replicas(plan: FleetPlan) -> Table:
     for one in plan.replicas:
         spot = "" if one.firm else " (spot)"
         trained = next((run for run in plan.runs if run.workload == one.workload), None)
-        run = one.configuration.label().partition(" ")[2] if one.configuration else "virtual cores"
-        run = trained.configuration.label(part_name) if trained is not None else run
+        run = one.configuration.label(lambda _: "", engine_title).strip() if one.configuration else "virtual cores"
+        run = trained.configuration.label(part_name, engine_title) if trained is not None else run
         run = f"slice {one.slice} {run}" if one.slice else run
         takes = " / ".join(f"{rate:.3g}" for rate in one.capacity_per_s)
-        carries = " / ".join(f"{share:.0%}" for share in one.carries)
+        carries = " / ".join(percent(share) for share in one.carries)
         draws = show(one.board_w.value, "W") if one.board_w is not None else ""
         rows.append(
             (
@@ -336,7 +337,13 @@ def _other(one: FleetAlternative) -> str:
     if one.more is None:
         return f"{one.name}: {money(one.usd_per_month)} a month ({one.what})"
     more = one.more
-    apart = "no more expensive" if more == 0 else "the same within the gap" if abs(more) < 0.005 else f"{more:+.0%}"
+    apart = (
+        "no more expensive"
+        if more == 0
+        else "the same within the gap"
+        if abs(more) < 0.005
+        else percent(more, sign="+")
+    )
     return f"{one.name}: {money(one.usd_per_month)} a month, {apart} ({one.what})"
 
 

@@ -41,7 +41,7 @@ from tonnage.questions.infer.question import infer_request
 from tonnage.questions.question import Form, Question
 from tonnage.questions.serve.question import refuse_adapters, serve_request
 from tonnage.questions.train.question import finetune_request, train_request
-from tonnage.units import show
+from tonnage.units import percent, show
 
 GROUPS: Final = frozenset(group.name for group in groups_of(FleetRequest))
 _LENGTHS: Final = ("share", "prompt_tokens", "output_tokens")
@@ -269,7 +269,7 @@ def _read_buckets(buckets: Any) -> list[dict[str, Any]]:
         read.append(found)
     total = sum(found["share"] for found in read)
     if abs(total - 1.0) > 0.01:
-        raise BadRequest(f"buckets: the shares sum to {total:.0%}; they must sum to 100 %")
+        raise BadRequest(f"buckets: the shares sum to {percent(total)}; they must sum to 100 %")
     return [{**found, "share": found["share"] / total} for found in read]
 
 

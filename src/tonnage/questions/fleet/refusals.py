@@ -19,6 +19,7 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.plan import Configuration, Rejection
 from tonnage.domain.refusal import refusal
+from tonnage.engines.registry import engine_title
 from tonnage.optimize.fleet import Fleet, FleetProblem, Machine, Quota, cheapest_fleet
 from tonnage.questions.fleet.answer import FleetRequest, FleetWorkload
 from tonnage.questions.fleet.candidate import Candidate, too_unsure
@@ -110,7 +111,7 @@ def _as_loser(candidate: Candidate) -> Loser:
     if isinstance(here, Configuration):
         return Infeasible(configuration=here, verdict=verdict)
     return InfeasibleRun(
-        what=here.label(part_name), accelerator=here.accelerator, verdict=verdict, option=candidate.option
+        what=here.label(part_name, engine_title), accelerator=here.accelerator, verdict=verdict, option=candidate.option
     )
 
 

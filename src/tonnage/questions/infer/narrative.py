@@ -15,7 +15,7 @@ from tonnage.domain.infer_plan import Infer, InferOption
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Rejection
 from tonnage.domain.refusal import refusal
-from tonnage.units import show, whole_percent
+from tonnage.units import percent, show, whole_percent
 
 _SELDOM = 0.1
 """Rates below are said by the hour. [1/s]"""
@@ -64,7 +64,7 @@ def sentence(asked: Context[Infer], options: tuple[InferOption, ...]) -> str:
     lasts = f"; the battery lasts {best.battery_h:.1f} h at {best.power_w:.1f} W" if best.battery_h else ""
     return (
         f"{verb} {parts_name(best.count, best.accelerator)} in {best.precision}{cost}: {load} of "
-        f"{model_name(model.id)} take {best.used:.0%} of it (batches of {best.batch}, latency "
+        f"{model_name(model.id)} take {percent(best.used)} of it (batches of {best.batch}, latency "
         f"{show(best.latency_s.value, 's')}){lasts}."
     )
 
@@ -83,8 +83,8 @@ def with_verdicts(options: tuple[InferOption, ...], request: Infer) -> tuple[Inf
         if option.streams_per_accelerator is not None:
             each = f"; one carries {option.streams_per_accelerator:,.0f} streams"
             if option.decode_used is not None:
-                each += f", decoders {option.decode_used:.0%} busy"
-        idle = f"; {option.arithmetic_used:.1%} of its peak arithmetic"
+                each += f", decoders {percent(option.decode_used)} busy"
+        idle = f"; {percent(option.arithmetic_used, 1)} of its peak arithmetic"
         best = "likeliest" if not option.sure else "lightest" if request.battery_wh else "cheapest"
         lead = f"{best} that carries the load" if not place else ""
         likely = "" if option.chance is None else f" with a chance of {whole_percent(option.chance)}"
@@ -105,13 +105,13 @@ def smaller_part_text(options: tuple[InferOption, ...], everything: Sequence[Inf
         o for o in everything if o.count == 1 and o.accelerator in parts and parts[o.accelerator].power_w is not None
     ]
     least = min(alone, key=lambda o: (parts[o.accelerator].power_w or 0.0, -o.used), default=None)
-    used = f"{part_name(best.accelerator)} is used to {best.used:.0%}"
+    used = f"{part_name(best.accelerator)} is used to {percent(best.used)}"
     if least is None or least.accelerator == best.accelerator:
         return f"{used}; nothing smaller of the parts looked at does it alone"
     cost = f" at {show(least.bill.usd_per_hour, 'USD/h')}" if least.bill is not None else ""
     return (
         f"{used}; {part_name(least.accelerator)} ({parts[least.accelerator].power_w:.0f} W)"
-        f"{cost} would do alone, used to {least.used:.0%}"
+        f"{cost} would do alone, used to {percent(least.used)}"
     )
 
 
@@ -135,7 +135,7 @@ def assumptions(asked: Context[Infer], options: tuple[InferOption, ...]) -> tupl
     request, model = asked.request, asked.model
     said = [
         *model.assumed,
-        f"{request.headroom:.0%} of every accelerator is kept free, or more where a chance of "
+        f"{percent(request.headroom)} of every accelerator is kept free, or more where a chance of "
         f"{whole_percent(request.confidence)} of carrying the load takes more",
     ]
     video = request.video

@@ -28,7 +28,7 @@ from tonnage.report.wording import (
     rental_text,
     shortages_text,
 )
-from tonnage.units import show
+from tonnage.units import percent, show
 
 SELDOM: Final = 0.1
 """Rates below are said by the hour. [1/s]"""
@@ -105,7 +105,7 @@ def _meters(plan: InferPlan, best: InferOption) -> list[Meter]:
         Meter(
             "capacity",
             _capacity(best.count, best.capacity_per_s),
-            used=f"{best.used:.0%}".replace("%", " %"),
+            used=percent(best.used),
             share=best.used,
         ),
         *([Meter("power", show(best.power_w, "W"))] if best.power_w is not None else []),
@@ -200,10 +200,10 @@ def _count(plan: InferPlan, option: InferOption) -> list[str]:
     whole = option.count * each.value
     return [
         f"one takes {each.shown()} in batches of {option.batch}, basis {option.basis}",
-        f"{show(load, '1/s')} / ({option.count} x {show(each.value, '1/s')}) = {load / whole:.0%} in use; "
+        f"{show(load, '1/s')} / ({option.count} x {show(each.value, '1/s')}) = {percent(load / whole)} in use; "
         f"what sets the count: {option.binds}",
-        f"arithmetic in use: {option.arithmetic_used:.1%} of the peak",
-        *([] if option.decode_used is None else [f"video decoders in use: {option.decode_used:.0%}"]),
+        f"arithmetic in use: {percent(option.arithmetic_used, 1)} of the peak",
+        *([] if option.decode_used is None else [f"video decoders in use: {percent(option.decode_used)}"]),
         f"latency {show(option.latency_s.value, 's')}: filling the batch, waiting, running",
     ]
 
@@ -214,7 +214,7 @@ CELLS: Final = (
     ("cost>", _cost),
     ("latency~", lambda option: interval(option.latency_s)),
     ("capacity~", lambda option: _capacity(option.count, option.capacity_per_s)),
-    ("used>6", lambda option: f"{option.used:.0%}".replace("%", " %")),
+    ("used>6", lambda option: percent(option.used)),
     ("power>7", lambda o: UNKNOWN if o.power_w is None else show(o.power_w, "W")),
     EVIDENCE,
     ("engine<5", lambda option: engine_release(option.engine)),
@@ -237,6 +237,7 @@ def _latency_and_price(plan: InferPlan, chosen: int) -> Chart | None:
             usd=option.bill.usd_per_hour,
             evidence=str(option.basis),
             rank=rank,
+            bill=option.bill,
         )
         for rank, option in enumerate(plan.options, 1)
         if option.bill is not None

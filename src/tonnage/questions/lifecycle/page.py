@@ -34,17 +34,8 @@ from tonnage.report.screen import (
     short_names,
     stale_text,
 )
-from tonnage.report.wording import (
-    chance_text,
-    degrees,
-    interval,
-    meter,
-    money,
-    parts_table,
-    percent,
-    spread_usd,
-)
-from tonnage.units import show
+from tonnage.report.wording import chance_text, degrees, interval, meter, money, parts_table, spread_usd
+from tonnage.units import percent, show
 
 TYPES: Final = 8
 """Accelerators that could do both, under --why."""

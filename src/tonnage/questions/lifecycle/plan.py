@@ -28,7 +28,7 @@ from tonnage.questions.lifecycle.question import LifecyclePlan, LifecycleRequest
 from tonnage.questions.lifecycle.savings import savings_options
 from tonnage.questions.serve.plan import plan_serve
 from tonnage.questions.train.plan import plan_train, train_options
-from tonnage.units import show
+from tonnage.units import percent, show
 from tonnage.version import __version__
 
 MAX_TYPES: Final = 10
@@ -234,12 +234,12 @@ def _one_type_text(types: tuple[OneType, ...]) -> str:
         return f"yes: {part_name(best.accelerator)} does both at the cost of the mix"
     low, high = best.times_low, best.times_high
     tie = (
-        f" ({low - 1.0:+.0%} to {high - 1.0:+.0%} within error: not distinguishable)"
+        f" ({percent(low - 1.0, sign='+')} to {percent(high - 1.0, sign='+')} within error: not distinguishable)"
         if low and high and low <= 1.0
         else ""
     )
     usd = show(best.total_usd, "USD")
-    return f"yes, {part_name(best.accelerator)} does both for {usd}, {more:.0%} more than the mix{tie}"
+    return f"yes, {part_name(best.accelerator)} does both for {usd}, {percent(more)} more than the mix{tie}"
 
 
 def _timeline(
@@ -269,7 +269,7 @@ def _sentence(
         f"Make it{again} on {accelerators_text(made)} at {provider_name(made.bill.provider)} in "
         f"{show(made.run.wall_s.value, 's')}, serve it on {accelerators_text(served)} at "
         f"{provider_name(served.bill.provider)}: {bill.shown()} over {request.months:g} months, "
-        f"{share:.0%} of it for serving."
+        f"{percent(share)} of it for serving."
     )
 
 

@@ -34,6 +34,7 @@ from tonnage.questions.lifecycle.question import LifecycleRequest, SavingsOption
 from tonnage.questions.serve.plan import SERVE, serve_options
 from tonnage.questions.train.plan import TRAIN, train_options
 from tonnage.record import Record
+from tonnage.units import percent
 
 FORMATS: Final = ("bf16", "fp8", "int8", "int4", "nvfp4")
 CACHE: Final = "fp8"
@@ -191,7 +192,7 @@ def _with_saving(
             return SavingsOption(change=change, what=f"cannot be done: {half}")
     now, total = life.made_usd + life.served_usd, sum(float(half) for half in halves)
     saved = now - total
-    share = f"{saved / now:.0%} less" if saved >= 0 else f"{-saved / now:.0%} more"
+    share = f"{percent(saved / now)} less" if saved >= 0 else f"{percent(-saved / now)} more"
     known = None if quality is None else judge_change(quality, life.request.serve.quality_floor)
     below = "; below the quality floor" if known is not None and known.passes is False else ""
     return SavingsOption(

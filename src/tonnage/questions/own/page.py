@@ -30,8 +30,8 @@ from tonnage.report.document import (
 )
 from tonnage.report.page import WholePage, explained_whole
 from tonnage.report.screen import first_screen
-from tonnage.report.wording import money, percent, plural
-from tonnage.units import show
+from tonnage.report.wording import money, plural
+from tonnage.units import percent, show
 
 LINES: Final = 10
 """Rows of a first screen, over all groups."""
@@ -312,7 +312,7 @@ def _site(plan: OwnPlan) -> tuple[Table | str | None, ...]:
         return ()
     rows = [
         (
-            f"{cap.share:.0%}".replace("%", " %"),
+            percent(cap.share),
             f"{cap.accelerators:,}",
             f"{cap.tokens_per_s:,.0f}",
             f"{cap.tokens_per_s_per_mw:,.0f}",

@@ -39,7 +39,7 @@ from tonnage.questions.own.local import no_files
 from tonnage.questions.own.mixed import mixed_rows
 from tonnage.questions.own.question import Beside, Own, OwnedAnswer, OwnedGroup, OwnPlan, OwnRow
 from tonnage.questions.serve.limits import check_context
-from tonnage.units import show
+from tonnage.units import percent, show
 
 
 def plan_own(request: Own, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> OwnPlan:
@@ -234,9 +234,11 @@ def _assumptions(request: Own, groups: tuple[OwnedAnswer, ...], shared: FleetPla
     """Everything the answer takes as given that the user did not say."""
     said = [
         f"electricity at ${tariff(request.electricity):.3g}/kWh" + ("" if request.electricity else " (--electricity)"),
-        f"power of a group: its first row at the output shown, all the time; what waits draws {IDLE_DRAW:.0%} of its "
+        f"power of a group: its first row at the output shown, all the time; what waits draws {percent(IDLE_DRAW)} "
+        f"of its "
         "limit; PUE 1.2 in a data centre, 1.0 at a desk",
-        f"an hour of what is owned, before its workload is known: {USUAL_LOAD.value:.0%} of the accelerators' limit",
+        f"an hour of what is owned, before its workload is known: {percent(USUAL_LOAD.value)} of the accelerators' "
+        f"limit",
         f"rows: the most output at {request.min_speed:g} tokens/s for each request (--min-speed), by averages",
         "data-centre and workstation cards run a serving engine, a person's own cards (and what a workstation's "
         "serving engine does not run) llama.cpp with one request",

@@ -29,7 +29,7 @@ from tonnage.physics.network import element_bytes, inference_peak_bytes
 from tonnage.questions.predict.infer_work import Stages, precision_of, stages_of
 from tonnage.record import Record
 from tonnage.simulation.offline import Machine, Taken, machine_of, pass_s, peak_of
-from tonnage.units import show
+from tonnage.units import percent, show
 
 _BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _ENOUGH: Final = 0.96
@@ -328,8 +328,8 @@ def _why(setup: Setup, times: Times) -> str:
     most = max(times.parts, key=lambda part: part.value)
     share = most.value / sum(part.value for part in times.parts)
     used = arithmetic_s(setup, times) / times.interval_s
-    sentence = f"a batch of {times.batch} spends {share:.0%} of its time on {most.name}"
-    sentence += f" and uses {used:.1%} of the peak arithmetic"
+    sentence = f"a batch of {times.batch} spends {percent(share)} of its time on {most.name}"
+    sentence += f" and uses {percent(used, 1)} of the peak arithmetic"
     if times.power_bound:
         limit = setup.accelerator.power_w or 0.0
         sentence += f"; products are held back by the {limit:.0f} W power limit"

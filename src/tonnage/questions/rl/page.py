@@ -25,7 +25,7 @@ from tonnage.report.wording import (
     plural,
     rental_text,
 )
-from tonnage.units import show
+from tonnage.units import percent, show
 
 
 def _risks(plan: RlPlan, best: RlOption) -> list[str | Text]:
@@ -77,14 +77,11 @@ def _recommendation(_: RlPlan, best: RlOption) -> Headline:
 
 def _split(option: RlOption) -> str:
     """Layouts of both sides: "shared: rollout 16 x TP2, training EP8 DP32 ZeRO-1"."""
+    trained = option.configuration.layout.label
     replica = f"rollout {option.replicas} x TP{option.case.rollout_layout.tp}"
     if option.shared:
-        return f"shared: {replica}, training {_degrees(option)}"
-    return f"{option.rollout_accelerators} {replica}, {option.train_accelerators} training {_degrees(option)}"
-
-
-def _degrees(option: RlOption) -> str:
-    return " ".join(option.configuration.layout.degrees()).upper() or "single accelerator"
+        return f"shared: {replica}, training {trained}"
+    return f"{option.rollout_accelerators} {replica}, {option.train_accelerators} training {trained}"
 
 
 def _meters(plan: RlPlan, best: RlOption) -> list[Meter]:
@@ -114,7 +111,8 @@ def _next_split(plan: RlPlan) -> str:
     other = others[0]
     slower = other.step_s / best.step_s.value - 1.0
     return (
-        f"Another split: {other.rollout} for rollout and {other.training} for training take {slower:.0%} longer a step "
+        f"Another split: {other.rollout} for rollout and {other.training} for training take {percent(slower)} "
+        f"longer a step "
         f"(rollout {show(other.rollout_s, 's')}, training {show(other.training_s, 's')})."
     )
 

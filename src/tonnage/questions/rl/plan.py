@@ -38,7 +38,15 @@ from tonnage.pricing.energy import IDLE_DRAW
 from tonnage.questions.rl.candidates import Arranged, best_of
 from tonnage.questions.rl.question import Rl, RlOption, RlPlan
 from tonnage.questions.rl.sides import Generation, both_sides, kept_share
-from tonnage.questions.train.attempts import DOUBLINGS, WORTH, Attempt, best_first, doublings_to, search_attempts
+from tonnage.questions.train.attempts import (
+    DOUBLINGS,
+    WORTH,
+    Attempt,
+    best_first,
+    doublings_to,
+    search_attempts,
+    time_leads,
+)
 from tonnage.questions.train.machine import training_load, with_electricity
 from tonnage.questions.train.option import (
     ROUNDING,
@@ -50,7 +58,7 @@ from tonnage.questions.train.option import (
 )
 from tonnage.questions.train.places import WORKERS, InfeasibleRun, Rental, rentals, trainable_sites
 from tonnage.questions.train.plan import check_framework
-from tonnage.units import show, whole_percent
+from tonnage.units import percent, show, whole_percent
 
 if TYPE_CHECKING:
     pass
@@ -116,7 +124,7 @@ def _look(asked: Context[Rl]) -> Found[Rl, RlOption, RlPlan]:
     tries = _attempts(asked, open_sites)
     options, missed, _ = search_attempts(request, tries, arrange=arrange, worth=WORTH, whatever=True)
     told = with_verdicts(
-        tuple(best_first(options, confidence=request.confidence, most=KEPT)),
+        tuple(best_first(options, request=request, most=KEPT)),
         lead=partial(_lead, request),
         arithmetic=_arithmetic,
         risk=_risk,
@@ -196,7 +204,8 @@ def _lead(request: Rl, first: RlOption) -> str:
     if not first.sure:
         return f"likeliest to keep every limit: {likely}, and none has {asked}"
     limited = request.deadline_s is not None or request.budget_usd is not None
-    return "cheapest that does the steps" + (f", with at least {asked} ({likely})" if limited else "")
+    least = "soonest" if time_leads(request.filters) else "cheapest"
+    return f"{least} that does the steps" + (f", with at least {asked} ({likely})" if limited else "")
 
 
 def _arithmetic(option: RlOption) -> str:
@@ -287,7 +296,7 @@ def _off_policy(asked: Context[Rl], best: RlOption, open_sites: tuple[Site, ...]
                 return ""
             ratio = other.result.step_s.value / best.step_s.value
             split = f"{other.case.rollout_count} for rollout and {other.case.count - (other.case.rollout_count or 0)}"
-            word = f"{1 - ratio:.0%} less" if ratio < 1 else f"{ratio - 1:.0%} more"
+            word = f"{percent(1 - ratio)} less" if ratio < 1 else f"{percent(ratio - 1)} more"
             apart = f"one step off policy ({split} for training) a step takes {word} time"
             return f"{apart}; what it does to learning is not said"
     return ""
@@ -404,7 +413,9 @@ def _step_load(arranged: Arranged) -> LoadShare | None:
     }
     # Above idle, of all accelerators over all of the step.
     above = sum(count * min(1.0, spent / step.value) * (share - IDLE_DRAW) for count, spent, share in pools.values())
-    told = ", ".join(f"{name} {spent / step.value:.0%} at {share:.0%}" for name, (_, spent, share) in pools.items())
+    told = ", ".join(
+        f"{name} {percent(spent / step.value)} at {percent(share)}" for name, (_, spent, share) in pools.items()
+    )
     return spread(IDLE_DRAW + above / case.count, f"by phases of the step ({told}): {SUM}")
 
 

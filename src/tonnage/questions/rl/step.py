@@ -29,7 +29,7 @@ from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.matrices import layer_matrices
 from tonnage.physics.memory import weight_bytes
 from tonnage.questions.rl.sides import Generation, Training, generation, together, training
-from tonnage.units import plural, show
+from tonnage.units import percent, plural, show
 
 GENERATION: Final = "rollout"
 TRAINING: Final = "training"
@@ -307,7 +307,7 @@ def _notes(case: RlCase, made: Generation) -> tuple[str, ...]:
     said = [f"response lengths follow the profile '{case.lengths}', scaled to a mean of {case.response_tokens:,.0f}"]
     if case.kept is None and case.algorithm == "dapo":
         fact = run_fact("groups_kept")
-        said.append(f"dynamic sampling keeps {fact.value:.0%} of the generated responses: {fact.source}")
+        said.append(f"dynamic sampling keeps {percent(fact.value)} of the generated responses: {fact.source}")
     if case.staleness:
         steps = "step" if case.staleness == 1 else "steps"
         said.append(

@@ -29,7 +29,7 @@ from tonnage.domain.plan import Configuration, PoolWorkers, SeparatePools, Serve
 from tonnage.domain.requests.groups import Images
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.serve_parts import EncoderWay, ImageCosts
-from tonnage.engines.registry import engine_spec
+from tonnage.engines.registry import engine_spec, engine_title
 from tonnage.physics.vision import encoder_of, encoder_work, token_bytes
 from tonnage.questions.serve.chance import Curve, Odds
 from tonnage.questions.serve.option import Candidate, bills_of, has_objectives, needed_of, replicas_of, share_of
@@ -47,7 +47,7 @@ from tonnage.simulation.encoder import (
     hits_of,
     kept_bytes,
 )
-from tonnage.units import show
+from tonnage.units import percent, show
 from tonnage.version import can_simulate
 
 if TYPE_CHECKING:
@@ -157,13 +157,13 @@ def _pools_sentence(found: SeparatePools) -> str:
     each = f"{found.prefill_workers} prefill + {found.decode_workers} decode workers"
     units = f"{found.units} units of {each}" if found.units > 1 else each
     saved = (
-        f"{found.saves:.0%} less than"
+        f"{percent(found.saves)} less than"
         if found.saves > 0.005
-        else ("as much as" if found.saves > -0.005 else f"{-found.saves:.0%} more than")
+        else ("as much as" if found.saves > -0.005 else f"{percent(-found.saves)} more than")
     )
     over = "the network" if found.leaves_node else "the link inside the instance"
     return (
-        f"{units} of {found.configuration.label(part_name)} ({found.accelerators} accelerators) cost"
+        f"{units} of {found.configuration.label(part_name, engine_title)} ({found.accelerators} accelerators) cost"
         f" ${found.bill.usd_per_hour:,.2f}/h, {saved} the first option: TTFT {show(found.ttft_s, 's')}, TPOT"
         f" {show(found.tpot_s, 's')}; a cache takes {show(found.transfer_s, 's')} over {over}; beyond"
         f" {show(found.units * found.rate_per_s, 'count')} requests/s {found.limit} fails. As many workers that each do"
@@ -185,7 +185,7 @@ def image_costs(request: Serve, first: ServeOption, *, found: Candidate) -> Imag
     work = encoder_work(model, images, count=1.0, precision=at.placement.precision, layout=Layout())
     flop = sum(op.flop * op.count for op in work)
     ways = _encoder_ways(request, found)
-    own = next((way for way in ways if way.configuration == first.configuration.label(part_name)), None)
+    own = next((way for way in ways if way.configuration == first.configuration.label(part_name, engine_title)), None)
     share = min(1.0, (own.encode_s + own.move_s) / first.capacity.ttft_mean_s) if own is not None else 0.0
     return ImageCosts(
         images=images,
@@ -264,7 +264,7 @@ def _way_on_replica(request: Serve, one: Candidate) -> EncoderWay:
     name = "whole images dealt out to the ranks" if dealt else "divided over the ranks" if tp > 1 else "on the replica"
     return EncoderWay(
         name=f"beside the language model, {name}",
-        configuration=one.configuration.label(part_name),
+        configuration=one.configuration.label(part_name, engine_title),
         encode_s=fixed + each * images.per_request,
         move_s=0.0,
         hits=hits,
@@ -299,7 +299,7 @@ def _way_in_units(request: Serve, one: Candidate, workers: PoolWorkers) -> Encod
         return replace(
             beside,
             name=name,
-            configuration=configuration.label(part_name),
+            configuration=configuration.label(part_name, engine_title),
             rate_per_s=rate,
             usd_per_hour=cost,
             accelerators=ranks,
@@ -309,7 +309,7 @@ def _way_in_units(request: Serve, one: Candidate, workers: PoolWorkers) -> Encod
     model = worker.placement.model
     return EncoderWay(
         name=f"on encoders of their own ({split})",
-        configuration=configuration.label(part_name),
+        configuration=configuration.label(part_name, engine_title),
         encode_s=passes * e.image_s,
         move_s=e.moved_s,
         hits=1.0 - e.images / images.per_request,
@@ -329,5 +329,5 @@ def _cost(request: Serve, one: Candidate) -> float | None:
 def _images_sentence(images: Images, flop: float, own: EncoderWay | None, *, share: float) -> str:
     cut = f" in {images.tiles:g} tiles" if images.tiles > 1 else ""
     size = f"{images.tiles * images.patches:,.0f} patches{cut}, {images.tokens:,.0f} tokens of the prompt"
-    taken = f"; encoding takes {show(own.encode_s + own.move_s, 's')}, {share:.0%} of the mean TTFT" if own else ""
+    taken = f"; encoding takes {show(own.encode_s + own.move_s, 's')}, {percent(share)} of the mean TTFT" if own else ""
     return f"An image is {size}, {show(flop, 'FLOP')} to encode{taken}."

@@ -24,7 +24,7 @@ from tonnage.report.charts.chart import (
     records,
 )
 from tonnage.report.charts.options import Axis, options_chart, point_of
-from tonnage.units import show
+from tonnage.units import percent, show
 
 UNBOUNDED: Final = 1e11
 """Tokens from which on a cache stands for one that nothing limits. [tokens]"""
@@ -66,6 +66,7 @@ def _price_and_latency(plan: ServePlan, chosen: int) -> Chart | None:
             usd=option.bill.usd_per_hour,
             evidence=str(option.basis),
             rank=rank,
+            bill=option.bill,
         )
         for rank, option in enumerate(plan.options, 1)
         # Power alone is no price: beside rents it would look like the cheapest.
@@ -119,7 +120,7 @@ def _cost_by_use(plan: ServePlan) -> Chart:
         full = option.bill.usd_per_hour / (option.capacity.max_rate_per_s.value * option.replicas * answer * 3600) * 1e6
         values += [(_label(option), use, full / use) for use in USES]
         used = 1 - option.headroom
-        rows.append((_label(option), f"{full:,.2f}", f"{full / 0.5:,.2f}", f"{full / 0.1:,.2f}", f"{used:.0%}"))
+        rows.append((_label(option), f"{full:,.2f}", f"{full / 0.5:,.2f}", f"{full / 0.1:,.2f}", percent(used)))
     body = layer_charts(
         records(("option", "use", "usd"), values),
         {
@@ -173,7 +174,7 @@ def _hits_by_cache(plan: ServePlan) -> Chart | None:
         body={**body, "resolve": {"scale": {"y": "independent"}}},
         columns=("cache", "tokens a replica", "found again", "USD/h"),
         rows=tuple(
-            (size.name, f"{size.tokens:,.0f}", f"{size.hit_rate:.1%}", f"{size.usd_per_hour:,.2f}") for size in sizes
+            (size.name, f"{size.tokens:,.0f}", percent(size.hit_rate, 1), f"{size.usd_per_hour:,.2f}") for size in sizes
         ),
     )
 
@@ -202,7 +203,7 @@ def trace_charts(found: TraceSessions) -> tuple[Chart, ...]:
         body=body,
         columns=("cache, tokens", "second half found", "predicted from the first"),
         rows=tuple(
-            (f"{at.tokens:,.0f}", f"{at.hit_rate:.1%}", "–" if at.predicted is None else f"{at.predicted:.1%}")
+            (f"{at.tokens:,.0f}", percent(at.hit_rate, 1), "–" if at.predicted is None else percent(at.predicted, 1))
             for at in found.curve
         ),
     )
@@ -411,8 +412,8 @@ def roofline_chart(roof: Roofline | None) -> Chart | None:
                 p.compute,
                 f"{p.flop_per_byte:,.3g}",
                 f"{p.flop_per_s / TERA:,.3g}",
-                f"{p.flop_per_s / min(roof.peaks[p.compute], p.flop_per_byte * roof.memory_bytes_per_s):.0%}",
-                f"{p.share:.0%}",
+                percent(p.flop_per_s / min(roof.peaks[p.compute], p.flop_per_byte * roof.memory_bytes_per_s)),
+                percent(p.share),
             )
             for p in roof.points
         ),

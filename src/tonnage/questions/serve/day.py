@@ -36,7 +36,7 @@ from tonnage.pricing.bills import HOURS_PER_MONTH, usd_per_hour_of
 from tonnage.pricing.terms import PREPAID, billing_rules, mean_charged_s
 from tonnage.questions.serve.option import bills_of
 from tonnage.simulation.router import Idle, idle_of_bursts, idle_of_poisson, replicas_in_all, replicas_of_day
-from tonnage.units import show
+from tonnage.units import percent, show
 
 INTERVAL_S: Final = 300.0
 """A day is cut into. [s]"""
@@ -177,7 +177,7 @@ def _average(request: Serve, option: ServeOption, rates: tuple[float, ...], usab
         arithmetic=f"{show(mean, '1/s')} / {show(usable_per_s, '1/s')} = {mean / usable_per_s:.2f}, "
         f"so {_spare_sentence(request, needed, replicas)}",
         meets=not short,
-        note=f"overloaded {over:.0%} of the time: requests come faster than they are answered" if over else note,
+        note=f"overloaded {percent(over)} of the time: requests come faster than they are answered" if over else note,
     )
 
 
@@ -320,12 +320,14 @@ def _to_zero(
         usd_per_hour=cost,
         usd_per_month=cost * HOURS_PER_MONTH,
         arithmetic=(
-            f"on {idle.on_share:.1%} of the time: off {show(timeout_s, 's')} after the last request, started anew in "
-            f"{show(start_s, 's')}; {paid:.1%} is charged, by {_rules(option).stated}"
+            f"on {percent(idle.on_share, 1)} of the time: off {show(timeout_s, 's')} after the last request, "
+            f"started anew in "
+            f"{show(start_s, 's')}; {percent(paid, 1)} is charged, by {_rules(option).stated}"
         ),
         meets=not timed or idle.cold_share <= allowed,
         cold_share=idle.cold_share,
-        note=f"more than the {allowed:.0%} of requests that may miss the objective wait for a start; the way to go if "
+        note=f"more than the {percent(allowed)} of requests that may miss the objective wait for a start; the way "
+        f"to go if "
         f"they may"
         if timed and idle.cold_share > allowed
         else "",

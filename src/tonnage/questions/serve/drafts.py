@@ -29,7 +29,7 @@ from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.adapters import adapter_bytes, adapter_names, distinct_adapters, target_names
 from tonnage.simulation.adapters import load_s, misses
-from tonnage.units import show
+from tonnage.units import percent, show
 
 if TYPE_CHECKING:
     from tonnage.questions.serve.option import Candidate
@@ -97,9 +97,11 @@ def drafts_told(drafts: tuple[PublishedDraft, ...]) -> str:
     """What is drafted, and how much of it is kept, from the fewest tokens to the most."""
     first = drafts[0]
     counts = " or ".join(str(one.tokens) for one in drafts)
-    ranges = (f"{one.low:.0%}" if one.low == one.high else f"{one.low:.0%} to {one.high:.0%}" for one in drafts)
+    ranges = (
+        percent(one.low) if one.low == one.high else f"{percent(one.low)} to {percent(one.high)}" for one in drafts
+    )
     kept = " or ".join(dict.fromkeys(ranges))
-    planned = " or ".join(dict.fromkeys(f"{one.low:.0%}" for one in drafts))
+    planned = " or ".join(dict.fromkeys(percent(one.low) for one in drafts))
     by = f" by {first.model}" if first.model else ""
     return (
         f"speculative decoding of {counts} token{'' if counts == '1' else 's'} a step{by}, {kept} of them kept,"
@@ -230,4 +232,7 @@ def _because(mine: Adapters, first: Candidate, *, ttft_s: float) -> str:
         return f"{told}, and no request waits for one"
     load = load_s(at)
     missed = misses(mine)
-    return f"{told}; {missed:.0%} of requests wait {show(load, 's')} for one, {missed * load / ttft_s:.0%} of TTFT"
+    return (
+        f"{told}; {percent(missed)} of requests wait {show(load, 's')} for one, "
+        f"{percent(missed * load / ttft_s)} of TTFT"
+    )

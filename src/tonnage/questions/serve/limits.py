@@ -25,7 +25,7 @@ from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Batch, Serve
-from tonnage.engines.registry import defaults, engine_spec, planned_engines, release_of, resolve_engine
+from tonnage.engines.registry import defaults, engine_spec, engine_title, planned_engines, release_of, resolve_engine
 from tonnage.errors import BadRequest
 from tonnage.optimize.layouts import replica_layouts
 from tonnage.simulation.capacity import Point
@@ -318,7 +318,9 @@ def misses_objective(slo: Slo, alone: Point, *, limit: str) -> Verdict:
 
 def unreachable_text(missed: Sequence[Infeasible]) -> Verdict:
     """No configuration meets the objectives: the best each latency reaches, and where."""
-    alone = [(miss.alone, miss.configuration.label(part_name)) for miss in missed if miss.alone is not None]
+    alone = [
+        (miss.alone, miss.configuration.label(part_name, engine_title)) for miss in missed if miss.alone is not None
+    ]
     ttft, ttft_on = min((point.ttft_tail_s, label) for point, label in alone)
     tpot, tpot_on = min((point.tpot_tail_s, label) for point, label in alone)
     nearest = f"TTFT {show(ttft, 's')} on {ttft_on}, TPOT {show(tpot, 's')} on {tpot_on}"

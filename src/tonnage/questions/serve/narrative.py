@@ -24,7 +24,7 @@ from tonnage.pricing.bills import HOURS_PER_MONTH, usd_per_hour_of
 from tonnage.questions.serve.limits import unmade_text
 from tonnage.simulation.capacity import Point
 from tonnage.simulation.router import working_replicas
-from tonnage.units import plural, show, whole_percent
+from tonnage.units import percent, plural, show, whole_percent
 
 MIN_SAVED: Final = 0.01
 """Of the first option's cost, from which on separate pools are told in the first sentence. [-]"""
@@ -140,7 +140,7 @@ def following_text(day: FleetDay | None, apart: SeparatePools | None = None) -> 
     saved = ""
     if apart is not None and apart.saves >= MIN_SAVED and apart.rate_per_s > apart.together_per_s:
         how = "Disaggregated (prefill and decode on workers of their own)"
-        saved = f" {how} it is ${apart.bill.usd_per_hour:,.2f}/h, {apart.saves:.0%} less."
+        saved = f" {how} it is ${apart.bill.usd_per_hour:,.2f}/h, {percent(apart.saves)} less."
     return _over_the_day(day) + saved
 
 
@@ -161,7 +161,7 @@ def _over_the_day(day: FleetDay | None) -> str:
 
 
 def _degrees(option: ServeOption) -> str:
-    each = " ".join(option.configuration.layout.degrees(" ")) or "tp 1"
+    each = " ".join(option.configuration.layout.degrees()).upper() or "TP1"
     pools = option.configuration.pools
     if pools is None:
         return each
@@ -184,7 +184,7 @@ def why_not_fewer(request: Serve, best: ServeOption, *, chance: float | None) ->
         smaller = f"a {_one(best)} needs {best.configuration.ranks} accelerators in this layout"
         return f"one {_one(best)} is the least; {smaller}, and it takes up to {most}"
     share = used / (working - 1)
-    verb = f"would leave headroom {1 - share:.0%}, and {request.headroom:.0%} is asked for"
+    verb = f"would leave headroom {percent(1 - share)}, and {percent(request.headroom)} is asked for"
     if share > 1:
         verb = "would be overloaded"
     elif 1 - share >= request.headroom and chance is not None:
@@ -214,7 +214,7 @@ def sizes(request: Serve, best: ServeOption) -> tuple[Sizing, ...]:
 
     return (
         sized("minimum", minimum, "the peak load with nothing to spare"),
-        sized("recommended", best.replicas, f"the peak load with headroom {best.headroom:.0%}"),
+        sized("recommended", best.replicas, f"the peak load with headroom {percent(best.headroom)}"),
         sized("comfortable", best.replicas + 1, f"the same after any one {_one(best)} fails"),
     )
 
@@ -227,7 +227,7 @@ def trail(request: Serve, options: tuple[ServeOption, ...], *, missed_memory: bo
         fits = Decision(
             question="Does it fit one accelerator?",
             answer="yes",
-            because=f"{single[0].configuration.label(part_name)} has a KV cache capacity of "
+            because=f"{single[0].configuration.label(part_name, engine_title)} has a KV cache capacity of "
             f"{single[0].kv_tokens:,.0f} tokens",
         )
     else:
@@ -245,7 +245,7 @@ def trail(request: Serve, options: tuple[ServeOption, ...], *, missed_memory: bo
     varies = Decision(
         question="How does the load vary?",
         answer=f"{_shape(request)}peak {ratio:.3g}x the mean" if ratio > 1 else "flat",
-        because=f"{stand} for the peak; headroom {best.headroom:.0%} then",
+        because=f"{stand} for the peak; headroom {percent(best.headroom)} then",
     )
     spot = any(term == "spot" for term in request.filters.terms)
     restartable = Decision(

@@ -35,18 +35,8 @@ from tonnage.report.screen import (
     stale_text,
     used_of,
 )
-from tonnage.report.wording import (
-    account_texts,
-    chance_text,
-    degrees,
-    expected_text,
-    meter,
-    money,
-    percent,
-    plural,
-    rental_text,
-)
-from tonnage.units import show
+from tonnage.report.wording import account_texts, chance_text, degrees, expected_text, meter, money, plural, rental_text
+from tonnage.units import percent, show
 
 WORTH_A_LINE: Final = 0.02
 """Savings below are not said on the first screen. [-]"""
@@ -213,7 +203,7 @@ def _risks(plan: ServePlan, best: ServeOption) -> list[str | Text]:
         text = (
             f"Cheaper with disaggregated serving: {pools.units} x {pools.prefill_workers}P{pools.decode_workers}D, "
             f"{parts_name(pools.accelerators, pools.configuration.accelerator)} at "
-            f"${pools.bill.usd_per_hour:,.2f}/h, saves {pools.saves:.0%} (simulated)."
+            f"${pools.bill.usd_per_hour:,.2f}/h, saves {percent(pools.saves)} (simulated)."
         )
         told.append(Text(text, asks={"pools": "true"}))
     if plan.cheaper_at_risk:
@@ -329,7 +319,7 @@ def _day(day: FleetDay) -> dict[str, Contents]:
         *(f"{way.name}: {way.arithmetic}{'; ' + way.note if way.note else ''}" for way in day.ways),
         f"a start takes {show(day.cold_start.value, 's')}: "
         + " + ".join(f"{part.name} {show(part.value, 's')}" for part in day.cold_start.parts),
-        f"following the load saves {day.wasted_share:.0%} of what the peak costs; the fleet for the peak leaves "
+        f"following the load saves {percent(day.wasted_share)} of what the peak costs; the fleet for the peak leaves "
         f"{day.valleys.replica_hours_per_day:,.1f} replica-hours a day unused (${day.valleys.usd_per_day:,.2f}): "
         f"{show(day.valleys.output_tokens_per_day / 1e6, 'count')}M output tokens of batch work",
     ]
@@ -344,17 +334,17 @@ def _base_text(day: FleetDay | None) -> str:
     held, peak = way.commitment, way.replicas_most - way.committed
     stops = ""
     if held is not None and held.stops_paying is not None:
-        stops = f" Stops paying if on-demand prices fall by over {held.stops_paying:.0%} ({expected_text(held)})."
+        stops = f" Stops paying if on-demand prices fall by over {percent(held.stops_paying)} ({expected_text(held)})."
     return (
         f"Base and burst: {plural(way.committed, 'replica')} committed ({way.base}), up to {peak} on demand: "
-        f"{money(way.usd_per_month)}/month, {way.saves:.0%} less than all on demand"
+        f"{money(way.usd_per_month)}/month, {percent(way.saves)} less than all on demand"
         f"{f'; {way.note}' if way.note else ''}.{stops}"
     )
 
 
 def _way(way: FleetWay) -> str:
     replicas = f"{way.replicas_mean:.3g} replica{'' if way.replicas_mean == 1 else 's'} on average"
-    cold = f", {way.cold_share:.2%} of requests wait for a start" if way.cold_share else ""
+    cold = f", {percent(way.cold_share, 2)} of requests wait for a start" if way.cold_share else ""
     missed = "" if way.meets else ", misses the objectives"
     return f"{way.name}: {replicas}, ${way.usd_per_hour:,.2f}/h, ${way.usd_per_month:,.0f} a month{cold}{missed}"
 

@@ -11,10 +11,11 @@ from tonnage.catalog import part_name
 from tonnage.domain.metrics import OBJECTIVES
 from tonnage.domain.plan import PoolWorkers, ServeOption, ServePlan
 from tonnage.domain.serve_parts import EncoderWay
+from tonnage.engines.registry import engine_title
 from tonnage.report.charts.chart import Chart, axis, layer_charts, names, records
 from tonnage.report.document import Contents, Note, grid
 from tonnage.report.wording import bill_lines, need_text, offer_text, parts_table
-from tonnage.units import show
+from tonnage.units import percent, show
 
 BINDS: Final = {
     "kv": "KV cache",
@@ -73,7 +74,7 @@ def _replicas(plan: ServePlan, option: ServeOption) -> list[str]:
         f"= {peak / most / (1 - request.headroom):.2f}, rounded up to {needed}, "
         f"plus {option.replicas - needed} that may fail",
         each,
-        f"headroom {option.headroom:.0%} at the peak",
+        f"headroom {percent(option.headroom)} at the peak",
     ]
 
 
@@ -128,13 +129,13 @@ def image_sections(plan: ServePlan) -> dict[str, Contents]:
     found = plan.images
     if found is None:
         return {}
-    chosen = plan.options[0].configuration.label(part_name) if plan.options else None
+    chosen = plan.options[0].configuration.label(part_name, engine_title) if plan.options else None
     rows = [
         (
             f"{way.name} (this plan)" if way.configuration == chosen else way.name,
             show(way.encode_s, "s"),
             show(way.move_s, "s") if way.move_s else "–",
-            f"{way.hits:.0%}",
+            percent(way.hits),
             show(way.memory_bytes, "bytes"),
             f"{way.rate_per_s:.3g}" if way.rate_per_s else "misses",
             f"{way.accelerators:,}",

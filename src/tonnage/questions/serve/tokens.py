@@ -18,6 +18,7 @@ from tonnage.domain.cost import BoughtTokens, TokensInstead
 from tonnage.domain.money import TokenPrice
 from tonnage.domain.plan import ServeOption
 from tonnage.domain.requests.serve import Serve
+from tonnage.engines.registry import engine_title
 from tonnage.errors import UnknownName
 from tonnage.pricing.bills import usd_per_hour_of
 from tonnage.units import show
@@ -67,7 +68,7 @@ def tokens_instead(request: Serve, options: Sequence[ServeOption], *, model: str
         options=ranked,
         times=times,
         wins_from_per_s=wins,
-        wins_with=winner.configuration.label(part_name) if winner is not None else "",
+        wins_with=winner.configuration.label(part_name, engine_title) if winner is not None else "",
         sentence=_sentence(cheapest, times=times, wins_from_per_s=wins, winner=winner),
     )
 

@@ -13,7 +13,7 @@ from tonnage.catalog.traces import Trace, find_trace, read_trace
 from tonnage.domain.sessions import CacheTier, HitsAt, SessionClass, SessionProfile, Spread, TraceSessions
 from tonnage.errors import BadFact, echo
 from tonnage.questions.simulate.traffic import full_blocks, licence_of
-from tonnage.units import show
+from tonnage.units import percent, show
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +67,8 @@ def trace_sessions(path: str) -> TraceSessions:
     apart = f", {show(gap_s, 's')} apart (median)" if gap_s is not None else ""
     return replace(
         told,
-        sentence=f"{sessions:,} sessions of {n / max(1, sessions):.2g} turns{apart}; {whole[0]:.1%} of prompt tokens "
+        sentence=f"{sessions:,} sessions of {n / max(1, sessions):.2g} turns{apart}; {percent(whole[0], 1)} of "
+        f"prompt tokens "
         "would be read from a prefix cache that holds everything",
         sessions=sessions,
         gap_s=gap_s,

@@ -8,7 +8,7 @@ from tonnage.domain.plan import ServePlan
 from tonnage.domain.sessions import CacheSize, SessionCosts, SessionProfile, Spread, TraceSessions
 from tonnage.report.document import Contents, Document, Headline, Note, Text, document, grid
 from tonnage.report.wording import plural
-from tonnage.units import show
+from tonnage.units import percent, show
 
 TRUSTED: Final = 5.0
 """Points by which halves of a log may differ before it is said."""
@@ -25,8 +25,8 @@ def cache_line(plan: ServePlan) -> str:
     reuse = plan.options[0].reuse
     without = found.without_reuse_usd_per_hour
     worth = f"; without reuse ${without:,.2f}/h" if without else "; without reuse it misses the objectives"
-    allowed = f"(sessions allow {reuse.unbounded:.0%})"
-    told = f"Prefix cache: {reuse.hit_rate:.0%} of prompt tokens found again {allowed}{worth}."
+    allowed = f"(sessions allow {percent(reuse.unbounded)})"
+    told = f"Prefix cache: {percent(reuse.hit_rate)} of prompt tokens found again {allowed}{worth}."
     better = _worth_more(plan, found)
     if better is not None:
         told += f" With {better.name}: ${better.usd_per_hour:,.2f}/h."
@@ -51,24 +51,25 @@ def session_sections(plan: ServePlan) -> dict[str, Contents]:
     solved = f", ${found.usd_per_solved:.3g} a solved task" if found.usd_per_solved is not None else ""
     lines = [
         f"{each}{solved}, at the mean load",
-        f"{reuse.hit_rate:.1%} of prompt tokens are found again at {show(reuse.rate_per_s, 'count')} requests/s of a "
+        f"{percent(reuse.hit_rate, 1)} of prompt tokens are found again at {show(reuse.rate_per_s, 'count')} "
+        f"requests/s of a "
         "replica; "
         f"{reuse.computed_tokens:,.0f} of {plan.request.lengths.prompt_tokens:,.0f} tokens of a prompt are computed",
         *(
-            f"{TITLES.get(tier.name, tier.name)}: {tier.tokens:,.0f} tokens give {tier.share:.1%}"
+            f"{TITLES.get(tier.name, tier.name)}: {tier.tokens:,.0f} tokens give {percent(tier.share, 1)}"
             + (f", {show(tier.load_s * 1000, 's')} to load 1,000 tokens" if tier.load_s else "")
             for tier in reuse.tiers
         ),
         f"the accelerators keep what nobody asks for during {show(reuse.kept_s, 's')}"
         if reuse.kept_s < 1e8
         else "the accelerators have room for every session",
-        *(f"router {route.route}: {route.hit_rate:.1%} found behind all replicas" for route in found.routes),
+        *(f"router {route.route}: {percent(route.hit_rate, 1)} found behind all replicas" for route in found.routes),
     ]
     rows = [
         (
             f"{size.name} (this plan)" if size.now else size.name,
             f"{size.tokens:,.0f}" if size.tokens < 1e11 else "–",
-            f"{size.hit_rate:.1%}",
+            percent(size.hit_rate, 1),
             show(size.rate_per_s, "count"),
             f"{size.replicas:,}",
             f"{size.usd_per_hour:,.2f}",
@@ -86,8 +87,8 @@ def trace_document(found: TraceSessions) -> Document:
     rows = [
         (
             f"{at.tokens:,.0f}",
-            f"{at.hit_rate:.1%}",
-            "–" if at.predicted is None else f"{at.predicted:.1%}",
+            percent(at.hit_rate, 1),
+            "–" if at.predicted is None else percent(at.predicted, 1),
             "–" if at.predicted is None else f"{100 * (at.predicted - at.hit_rate):+.1f}",
         )
         for at in found.curve
@@ -117,18 +118,18 @@ def _classes(profile: SessionProfile) -> dict[str, Contents]:
     """The fitted sessions, by the length of their first prompt."""
     rows = [
         (
-            f"{one.share:.0%}",
+            percent(one.share),
             f"{_median(one.first_tokens):,.0f}",
             f"{_median(one.growth_tokens):,.0f}",
             f"{_median(one.output_tokens):,.0f}",
-            " ".join(f"{chance:.0%}" for chance in one.go_on),
+            " ".join(percent(chance) for chance in one.go_on),
             show(_median(one.gap_s), "s"),
-            f"{one.branch_share:.0%}",
+            percent(one.branch_share),
         )
         for one in profile.classes
     ]
     heads = ["sessions>", "first prompt>", "new a turn>", "answer>", "goes on after turn 1, 2, 3+>", "gap>", "branch>"]
-    shared = [f"{tokens:,.0f} tokens begin {share:.0%} of the sessions" for tokens, share in profile.shared[:8]]
+    shared = [f"{tokens:,.0f} tokens begin {percent(share)} of the sessions" for tokens, share in profile.shared[:8]]
     return {
         "Fitted sessions (medians)": grid(heads, rows),
         "Shared beginnings": shared or "none that 2 % of the requests share",

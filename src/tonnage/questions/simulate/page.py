@@ -17,8 +17,8 @@ from tonnage.questions.compare.answer import Compared, Comparison
 from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, names, records
 from tonnage.report.document import Column, Document, Meter, Note, Table, Text, grid, sections
 from tonnage.report.screen import first_screen
-from tonnage.report.wording import figure_name, percent, span
-from tonnage.units import show
+from tonnage.report.wording import figure_name, span
+from tonnage.units import percent, show
 
 BARS: Final = " ▁▂▃▄▅▆▇█"
 WIDTH: Final = 60
@@ -128,7 +128,7 @@ def _rates(found: Simulated) -> list[str]:
     if found.goodput_per_s is not None:
         said.append(f"{show(found.goodput_per_s, 'count')}/s met every objective at once")
     if found.cached_share:
-        said.append(f"{found.cached_share:.1%} of prompt tokens were in the cache")
+        said.append(f"{percent(found.cached_share, 1)} of prompt tokens were in the cache")
     if found.preemptions:
         said.append(f"{found.preemptions:,} preemptions: what had been computed was computed again")
     if found.refused:
@@ -151,10 +151,12 @@ def _capacity(found: Simulated) -> list[str]:
 def _fleet(fleet: FleetSeen) -> list[str]:
     said = [
         f"{fleet.mean_replicas:.3g} of {fleet.replicas} on, on average: {fleet.paid_replica_hours:,.1f} replica-hours,"
-        f" {fleet.wasted_share:.0%} less than all of them all the time"
+        f" {percent(fleet.wasted_share)} less than all of them all the time"
     ]
     if fleet.cold_hits:
-        said.append(f"{fleet.cold_hits:,} requests ({fleet.cold_share:.2%}) found none ready and waited for a start")
+        said.append(
+            f"{fleet.cold_hits:,} requests ({percent(fleet.cold_share, 2)}) found none ready and waited for a start"
+        )
     return said
 
 
@@ -307,7 +309,7 @@ def _occupancy_chart(found: Simulated) -> Chart | None:
         body={**body, "resolve": {"scale": {"y": "independent"}}},
         columns=("after", "running", "waiting", "cache in use"),
         rows=tuple(
-            (show(at, "s"), f"{running:,.1f}", f"{waiting:,.1f}", f"{share:.0%}")
+            (show(at, "s"), f"{running:,.1f}", f"{waiting:,.1f}", percent(share))
             for at, running, waiting, share in list(
                 zip(seen.at_s, seen.running, seen.waiting, seen.cache_share, strict=True)
             )[::step]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from math import ceil, inf, log2
+from math import ceil, inf, log, log2
 from typing import Final
 
 from tonnage.core.ranking import EVEN, unlikely
 from tonnage.domain.refusal import refusal
+from tonnage.domain.requests.common import Filters
 from tonnage.domain.train_plan import FineTune, Train
 from tonnage.pricing.bills import primary_first
 from tonnage.questions.rl.question import Rl
@@ -22,6 +23,8 @@ DOUBLINGS: Final = 3
 KEPT_PER_ACCELERATOR: Final = 3
 WORTH: Final = 1.5
 """A rental whose least cost is beyond this multiple of the best found is not arranged. [-]"""
+ALIKE: Final = 0.02
+"""Share of its time by which a run on owned accelerators may be longer for less power. [-]"""
 
 
 class Attempt(Record, kw_only=True):
@@ -30,6 +33,11 @@ class Attempt(Record, kw_only=True):
     rental: Rental
     wall_s: float
     usd: float
+
+
+def time_leads(filters: Filters) -> bool:
+    """Whether accelerators are there and have no price but their power: what ends soonest then leads."""
+    return bool(filters.owned) and not filters.own_prices
 
 
 def doublings_to(count: float) -> int:
@@ -65,12 +73,13 @@ def search_attempts(
     Options, what cannot do it, and how many rentals were arranged.
     """
     budget = request.budget_usd or inf
+    worth = inf if time_leads(request.filters) else worth
     options: list[Option] = []
     missed: list[InfeasibleRun] = []
     best, arranged = inf, 0
     for attempt in sorted(attempts, key=lambda t: (t.usd, t.rental.place.count)):
         dear = attempt.usd > budget and not whatever
-        if dear or (arranged and (attempt.usd > budget or attempt.usd > worth * best)):
+        if dear or (arranged and (attempt.usd > budget or attempt.usd / worth > best)):
             missed.append(_ruled_out(attempt, best, budget_usd=budget))
             continue
         # No count rules out a larger one: with memory left free four times the parts have been 24 times as fast.
@@ -105,7 +114,7 @@ def _ruled_out(attempt: Attempt, best: float, *, budget_usd: float) -> Infeasibl
 def best_first(
     options: Sequence[Option],
     *,
-    confidence: float,
+    request: Train | FineTune | Rl,
     most: int,
     goal_s: float = inf,
     work_usd: Callable[[Option], float] = lambda option: 0.0,
@@ -116,10 +125,13 @@ def best_first(
     option costs beside its bill, in work of people. [USD]
     """
 
-    def order(option: Option) -> tuple[bool, bool, float, float, float]:
+    soonest = time_leads(request.filters)
+
+    def order(option: Option) -> tuple[bool, bool, float, float, float, float]:
         wall, usd = option.run.wall_s.value, option.cost.value + work_usd(option)
-        behind = unlikely(option.chance, sure=option.chance >= confidence - ROUNDING)
-        return wall > goal_s, not option.sure, behind, usd, wall
+        behind = unlikely(option.chance, sure=option.chance >= request.confidence - ROUNDING)
+        first = round(log(wall) / ALIKE) if soonest and 0.0 < wall < inf else 0.0
+        return wall > goal_s, not option.sure, behind, first, usd, wall
 
     def price(option: Option) -> tuple[bool, bool, float]:
         return option.bill.trust != "primary", option.run.wall_s.value > goal_s, option.cost.value

@@ -34,7 +34,7 @@ from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.pricing.energy import board_share
 from tonnage.questions.train.job import Job, TrainContext
 from tonnage.simulation.training import model_flop
-from tonnage.units import GiB, show
+from tonnage.units import GiB, percent, show
 
 Option = TypeVar("Option", bound=RunOption)
 KEPT_CHECKPOINTS: Final = 3
@@ -137,7 +137,7 @@ def host_needs(asked: TrainContext, option: TrainOption) -> tuple[HostNeed, ...]
         host_need("dataset storage", dataset_bytes(asked.job), unit="bytes", has=None,
               why="every item once; repeated epochs read it again"),
         host_need("checkpoint burst per instance", burst / instances, unit="bytes/s", has=network,
-              why=f"so that a checkpoint is never older than {_STALE:.0%} of the time between interruptions"),
+              why=f"so that a checkpoint is never older than {percent(_STALE)} of the time between interruptions"),
         host_need("checkpoint storage", KEPT_CHECKPOINTS * option.run.checkpoint_bytes, unit="bytes",
               has=offer.local_nvme_bytes if offer and instances == 1 else None,
               why=f"the newest {KEPT_CHECKPOINTS}, {run_fact('state_per_parameter').value:g} bytes a parameter"),
@@ -196,7 +196,7 @@ def training_load(setup: TrainSetup, step: Quantity) -> LoadShare:
             share = board_share(weights=0.0, others=0.0, products=0.0, busy=float(name not in WAITING | on_host))
         drawn += spent * share
     phases = ", ".join(
-        f"{name} {spent / step.value:.0%}" for name, spent in sorted(seconds.items(), key=lambda one: -one[1])[:3]
+        f"{name} {percent(spent / step.value)}" for name, spent in sorted(seconds.items(), key=lambda one: -one[1])[:3]
     )
     return spread(drawn / step.value, f"by phases of the step ({phases}), not measured in training: {SUM}")
 

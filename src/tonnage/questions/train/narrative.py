@@ -26,7 +26,7 @@ from tonnage.questions.train.machine import storage_text
 from tonnage.questions.train.option import ROUNDING, chance_of_run, holds
 from tonnage.questions.train.scaling import setup_of
 from tonnage.questions.train.search import state_bytes, trained_parameters
-from tonnage.units import show, whole_percent
+from tonnage.units import percent, show, whole_percent
 
 MOSTLY: Final = 0.05
 """By how much the chance of memory may exceed that of everything at once, to be the reason for it. [-]"""
@@ -51,7 +51,7 @@ def sentence(options: tuple[TrainOption, ...]) -> str:
         f"Rent {accelerators_text(best)} ({best.configuration.layout.label}, "
         f"{best.configuration.software}{more}) for {_show_bounds(run.wall_s)}: {_show_bounds(best.cost)} "
         f"at {seller(made)} ({made.term}, {show(made.usd_per_hour, 'USD/h')}, {made.as_of}{old}); "
-        f"MFU {best.mfu:.0%}{_of_peak(best)}, training goodput {useful:.1%}."
+        f"MFU {percent(best.mfu)}{_of_peak(best)}, training goodput {percent(useful, 1)}."
     )
 
 
@@ -94,7 +94,7 @@ def _risk(option: TrainOption) -> str:
     fits = chance_within(option.memory, option.limit_bytes)
     if fits - option.chance < MOSTLY:
         full = option.memory.value / option.limit_bytes
-        return f"its peak fills {full:.0%} of the memory, which holds it with {whole_percent(fits)} only"
+        return f"its peak fills {percent(full)} of the memory, which holds it with {whole_percent(fits)} only"
     return (
         f"keeps deadline and budget with {whole_percent(option.chance)} only; P90 of its time is "
         f"{show(option.run.wall_p90_s, 's')}"
@@ -124,7 +124,8 @@ def arithmetic(option: TrainOption) -> str:
     spare = f" with {run.spares} spare" if run.spares else ""
     count = option.bill.instances
     return (
-        f"{run.steps:,.0f} steps of {show(option.step_s.value, 's')}, {run.useful_time_fraction.value:.1%} goodput; "
+        f"{run.steps:,.0f} steps of {show(option.step_s.value, 's')}, {percent(run.useful_time_fraction.value, 1)} "
+        f"goodput; "
         f"{count} instance{'' if count == 1 else 's'}{spare} at {show(option.bill.usd_per_instance_hour, 'USD/h')} for "
         f"{show(run.billed_s, 's')}"
     )
@@ -182,7 +183,8 @@ def assumptions(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[
         limits = "no deadline and no budget" if request.budget_usd is None else "no deadline"
         said.append(f"{limits}: runs of at most {patience} first, the cheapest of them")
     said.append(
-        f"{request.validation:.1%} of training time for validation, {request.headroom:.0%} of the run as headroom for "
+        f"{percent(request.validation, 1)} of training time for validation, {percent(request.headroom)} of the run "
+        f"as headroom for "
         f"retries and experiments, checkpoints {'asynchronous' if request.checkpoint == 'async' else 'synchronous'}"
     )
     if options:

@@ -10,7 +10,7 @@ from tonnage.catalog import accelerators_text, model_name, part_name, parts_aske
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.train_plan import PAYS, FineTune, Milestone, RunOption, ScalingPoint, Train, TrainOption, TrainPlan
-from tonnage.engines.registry import software_spec
+from tonnage.engines.registry import engine_title, software_spec
 from tonnage.report.charts.chart import (
     Chart,
     axis,
@@ -26,18 +26,8 @@ from tonnage.report.charts.options import Axis, Point, options_chart, point_of
 from tonnage.report.document import Contents, Headline, Meter, Text
 from tonnage.report.page import COST, PROVIDER, REGION, SURE, TERM, TIME, Page, at
 from tonnage.report.screen import closest_break_even, held_text, price_dates, run_price, stale_text
-from tonnage.report.wording import (
-    bill_lines,
-    interval,
-    meter,
-    need_text,
-    offer_text,
-    parts_table,
-    percent,
-    plural,
-    rental_text,
-)
-from tonnage.units import show, whole_percent
+from tonnage.report.wording import bill_lines, interval, meter, need_text, offer_text, parts_table, plural, rental_text
+from tonnage.units import percent, show, whole_percent
 
 
 def train_question(request: Train | FineTune) -> list[str]:
@@ -75,19 +65,10 @@ def _question(plan: TrainPlan) -> list[str]:
 
 def _recommendation(_: TrainPlan, best: TrainOption) -> Headline:
     c = best.configuration
-    how = f"{_degrees(best)}, {c.precision.upper()}, {c.software}"
+    how = f"{c.layout.label}, {c.precision.upper()}, {c.software}"
     price, note = run_price(best.cost, wall_s=best.run.wall_s.value, usd_per_hour=best.bill.usd_per_hour)
     lead = f"{best.accelerators} x {product(c.accelerator)}"
     return Headline(lead, details=(how, rental_text(best.bill)), price=price, price_note=note)
-
-
-def _degrees(option: TrainOption) -> str:
-    """ "TP8 PP16 DP128 ZeRO-1": the field's spelling."""
-    layout = option.configuration.layout
-    named_degrees = [degree.upper() for degree in layout.degrees()]
-    sharded = {"zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3", "fsdp": "FSDP", "hsdp": "HSDP"}
-    named_degrees += [sharded[layout.sharding]] if layout.sharding in sharded else []
-    return " ".join(named_degrees) or "single accelerator"
 
 
 def _meters(plan: TrainPlan, best: TrainOption) -> list[Meter]:
@@ -213,8 +194,9 @@ def _run(option: TrainOption) -> list[str]:
         f"{run.spares} spare instances",
         f"a checkpoint of {show(run.checkpoint_bytes, 'bytes')} every {show(run.checkpoint_interval_s, 's')} blocks "
         f"{show(run.blocking_s, 's')} and is written in {show(run.write_s, 's')}",
-        f"training goodput {useful.value:.1%} ({useful.low or 0:.1%}-{useful.high or 0:.1%}) of the time, P90 at least "
-        f"{run.useful_p90:.1%}",
+        f"training goodput {percent(useful.value, 1)} "
+        f"({percent(useful.low or 0, 1)}-{percent(useful.high or 0, 1)}) of the time, P90 at least "
+        f"{percent(run.useful_p90, 1)}",
         f"{_rounded(option.accelerator_hours)} accelerator hours{energy}",
         *_electricity(option),
     ]
@@ -259,7 +241,7 @@ def _point(point: ScalingPoint) -> str:
     time = f", run {show(point.wall_s, 's')}" if point.wall_s is not None else ""
     return (
         f"{point.kind} {point.count}: step {show(point.step_s, 's')}, {point.tokens_per_s:,.0f} tokens/s, efficiency "
-        f"{point.efficiency:.0%}{time}{usd} ({point.layout})"
+        f"{percent(point.efficiency)}{time}{usd} ({point.layout})"
     )
 
 
@@ -274,9 +256,9 @@ def _bill(option: TrainOption) -> list[str]:
 
 
 CELLS: Final = (
-    ("layout<4", _degrees), TIME, COST,
-    ("MFU>5", lambda option: f"{option.mfu:.0%}"),
-    ("memory>6", lambda option: f"{option.memory.value / option.limit_bytes:.0%}"),
+    ("layout<4", lambda option: option.configuration.layout.label), TIME, COST,
+    ("MFU>5", lambda option: percent(option.mfu)),
+    ("memory>6", lambda option: percent(option.memory.value / option.limit_bytes)),
     SURE, at(PROVIDER, 3), at(REGION, 7), at(TERM, 8),
 )  # fmt: skip
 
@@ -314,12 +296,19 @@ def batch_charts(plan: BatchPlan, rank: int = 1) -> tuple[Chart | None, ...]:
 
 
 def _plotted(rank: int, option: TrainOption | BatchOption, wall_s: Quantity) -> Point:
-    usd, evidence = option.cost.value, str(option.basis)
-    return point_of(accelerators_text(option), wall_s, scale=1.0 / HOUR_S, usd=usd, evidence=evidence, rank=rank)
+    return point_of(
+        accelerators_text(option),
+        wall_s,
+        scale=1.0 / HOUR_S,
+        usd=option.cost.value,
+        evidence=str(option.basis),
+        rank=rank,
+        bill=option.bill,
+    )
 
 
 def _label(option: TrainOption | BatchOption) -> str:
-    return option.configuration.label(part_name)
+    return option.configuration.label(part_name, engine_title)
 
 
 def _time_and_cost(points: Sequence[Point], *, deadline_s: float | None, rank: int) -> Chart | None:
@@ -363,7 +352,7 @@ def _scaling(plan: TrainPlan) -> Chart | None:
         body=body,
         columns=("batch held", "accelerators", "tokens/s", "efficiency"),
         rows=tuple(
-            (BATCHES[p.kind], f"{p.count:,}", f"{p.tokens_per_s:,.0f}", f"{p.efficiency:.0%}") for p in plan.scaling
+            (BATCHES[p.kind], f"{p.count:,}", f"{p.tokens_per_s:,.0f}", percent(p.efficiency)) for p in plan.scaling
         ),
     )
 

@@ -32,7 +32,15 @@ from tonnage.domain.training import TrainSetup
 from tonnage.engines.registry import framework_words, software_of, software_spec
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.questions.train import narrative
-from tonnage.questions.train.attempts import DOUBLINGS, WORTH, Attempt, best_first, doublings_to, search_attempts
+from tonnage.questions.train.attempts import (
+    DOUBLINGS,
+    WORTH,
+    Attempt,
+    best_first,
+    doublings_to,
+    search_attempts,
+    time_leads,
+)
 from tonnage.questions.train.job import PATIENCE_S, TrainContext, job_of
 from tonnage.questions.train.machine import host_needs, training_load, with_electricity
 from tonnage.questions.train.narrative import train_break_even
@@ -273,7 +281,7 @@ def _best_first(asked: TrainContext, options: list[TrainOption]) -> list[TrainOp
     """Options in their order: the request's rule, and what people's work costs beside the bill."""
     return best_first(
         options,
-        confidence=asked.request.confidence,
+        request=asked.request,
         most=KEPT,
         goal_s=_goal_s(asked),
         work_usd=partial(_work_usd, asked),
@@ -334,9 +342,11 @@ def _finish(asked: TrainContext, option: TrainOption) -> TrainOption:
 
 def _with_verdicts(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[TrainOption, ...]:
     """Ranked options with the reason for their place."""
+    least = "cheapest" if _leads_by_cost(options) else "least work"
+    least = "soonest" if time_leads(asked.request.filters) else least
     return with_verdicts(
         options,
-        lead=partial(narrative.lead_reason, asked, least="cheapest" if _leads_by_cost(options) else "least work"),
+        lead=partial(narrative.lead_reason, asked, least=least),
         arithmetic=narrative.arithmetic,
         risk=lambda option: narrative.risk(option, first=options[0]),
         ratios=lambda option, known: narrative.ratios(option, known, first=options[0]),

@@ -26,7 +26,7 @@ from tonnage.questions.train.places import MAX_ACCELERATORS, rentals
 from tonnage.questions.train.search import Place, fastest_arrangements, runs_on, templates
 from tonnage.simulation.run import spot_mix
 from tonnage.simulation.training import step_time
-from tonnage.units import show
+from tonnage.units import percent, show
 
 DOWN: Final = 2
 UP: Final = 3
@@ -80,7 +80,7 @@ def stops_paying(points: tuple[ScalingPoint, ...]) -> str:
             more = per / speedup - 1.0
             return (
                 f"beyond {before.count} accelerator{'' if before.count == 1 else 's'}: {after.count} step "
-                f"{speedup:.2f}x as fast and cost {more:.0%} more ({after.layout})"
+                f"{speedup:.2f}x as fast and cost {percent(more)} more ({after.layout})"
             )
     if len(strong) < 2:
         return ""
@@ -221,7 +221,7 @@ def spot_against_on_demand(asked: TrainContext, best: TrainOption, *, sites: tup
     usd = instances * usd_per_h * run.billed_s / 3600
     ratio = usd / best.cost.value
     wall = show(run.wall_s.value, "s")
-    told = f"{name}: {each}{told}, {useful:.0%} useful; {show(usd, 'USD')} ({ratio:.2f}x on-demand) in {wall}"
+    told = f"{name}: {each}{told}, {percent(useful)} useful; {show(usd, 'USD')} ({ratio:.2f}x on-demand) in {wall}"
     deadline = asked.request.deadline_s
     if deadline is None or run.wall_s.value <= deadline:
         return told + "."

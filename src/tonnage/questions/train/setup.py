@@ -27,6 +27,7 @@ from tonnage.errors import BadRequest, UnknownName
 from tonnage.questions.train import framework_defaults
 from tonnage.record import Record
 from tonnage.simulation.training import step_time
+from tonnage.units import percent
 
 SHARDINGS: Final[tuple[str, ...]] = get_args(Sharding)
 _ENDS: Final = 2
@@ -349,7 +350,7 @@ def _notes(case: TrainCase, setup: TrainSetup) -> tuple[str, ...]:
     if names and case.count > 1:
         notes.append(f"chosen, not stated: {', '.join(names)}")
     if case.recompute is None:
-        share = f" in {setup.recompute_share:.0%} of the layers" if setup.recompute_share < 1 else ""
+        share = f" in {percent(setup.recompute_share)} of the layers" if setup.recompute_share < 1 else ""
         notes.append(f"recompute not stated: {setup.recompute}{share}")
     if case.micro_batch is None and case.global_batch:
         notes.append(f"micro-batch not stated: {setup.micro_batch}")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from tonnage.domain.answer import Quantity
+from tonnage.domain.plan import Bill
 from tonnage.report.charts.chart import LOW, SIDES, Chart, axis, log_axis, past_end, records, side
 from tonnage.report.wording import money as priced
 
@@ -42,13 +43,17 @@ class Point(NamedTuple):
     evidence: str
     rank: int
     """From 1, as the tables count."""
+    listed: bool
+    """At a price that its seller states."""
 
 
-def point_of(option: str, time: Quantity, *, scale: float, usd: float, evidence: str, rank: int) -> Point:
+def point_of(
+    option: str, time: Quantity, *, scale: float, usd: float, evidence: str, rank: int, bill: Bill | None
+) -> Point:
     """An option by its time with the 90 % interval, times `scale` to the unit of the axis."""
     ends = (time.value, time.low or time.value, time.high or time.value)
     value, low, high = (scale * end for end in ends)
-    return Point(option, value, low, high, usd, evidence, rank)
+    return Point(option, value, low, high, usd, evidence, rank, bill is None or bill.trust == "primary")
 
 
 class Axis(NamedTuple):
@@ -80,7 +85,9 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis, chosen: i
     points = shown + [point for point in points if point.rank == chosen and point not in shown]
     if not points:
         return None
-    best = _frontier(points)
+    # What others say of a price steps below no seller's own, as no choice does.
+    told = [point for point in points if not point.listed]
+    best = _frontier([point for point in points if point.listed or not points[0].listed])
     right = _right(points, best, time.limit)
     x, place = _across(points, time, right=right)
     top, per_run = max(point.usd for point in points), not money.unit.endswith("/h")
@@ -102,6 +109,8 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis, chosen: i
     ]  # fmt: skip
     steps = [(min(point.value, right), point.usd) for point in best]
     steps += [(right, steps[-1][1])]
+    seen = {"x": x, "y": y, "tooltip": tooltip,
+            "shape": {"condition": {"test": "datum.listed", "value": "circle"}, "value": "triangle-up"}}  # fmt: skip
     layers: list[dict[str, Any]] = [
         *_limit_layers(time, x, right=right),
         {"data": records(("value", "usd"), steps),
@@ -110,27 +119,35 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis, chosen: i
         {"mark": {"type": "rule", "strokeWidth": 1.5, "clip": True, "style": "interval"},
          "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y}},
         past_end(x, y, end=right),
-        {"transform": [{"filter": SOLID}], "mark": {"type": "point", "filled": True, "size": 70},
-         "encoding": {"x": x, "y": y, "tooltip": tooltip}},
+        {"transform": [{"filter": SOLID}], "mark": {"type": "point", "filled": True, "size": 70}, "encoding": seen},
         {"transform": [{"filter": f"!({SOLID})"}], "mark": {"type": "point", "filled": False, "size": 60},
-         "encoding": {"x": x, "y": y, "tooltip": tooltip}},
+         "encoding": seen},
         *_name_layers({"x": x, "y": y}, _place_labels(points, best, place=place, top=top, chosen=chosen)),
     ]  # fmt: skip
     past = f"; the shaded part is past the limit of {_plain(time.limit)} {time.unit}" if time.limit is not None else ""
     beyond = "; an arrow is an interval that goes on" if any(point.high > right for point in points) else ""
+    others = "; triangles are at prices that others than the seller state" if told else ""
     return Chart(
         "frontier",
         f"{money.name} against {time.name}",
         f"Each point is an option with its 90 % interval, filled where its speed is measured; the steps are the "
-        f"best price for each speed{past}{beyond}.",
+        f"best price for each speed{others}{past}{beyond}.",
         body={
             "params": [{"name": "chosen", "value": chosen}],
             "data": records((*Point._fields, "label", "side", "high_up"), values),
             "layer": layers,
         },
-        columns=("option", f"{time.name} [{time.unit}]", "90 % interval", money.unit, "evidence"),
+        columns=("option", f"{time.name} [{time.unit}]", "90 % interval", money.unit, "price of", "evidence"),
         rows=tuple(
-            (p.option, f"{p.value:,.3g}", f"{p.low:,.3g}-{p.high:,.3g}", f"{p.usd:,.2f}", p.evidence) for p in points
+            (
+                p.option,
+                f"{p.value:,.3g}",
+                f"{p.low:,.3g}-{p.high:,.3g}",
+                f"{p.usd:,.2f}",
+                "" if not told else "its seller" if p.listed else "others",
+                p.evidence,
+            )
+            for p in points
         ),
     )
 
