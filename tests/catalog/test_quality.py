@@ -129,7 +129,7 @@ def test_unknown_is_said_and_perplexity_is_no_score() -> None:
     assert (
         change is not None
         and judge_change(change, 0.5).passes is False
-        and "perplexity rises by 1.2%" in quality_text(change)
+        and "perplexity rises by 1.2 %" in quality_text(change)
     )
 
 

@@ -136,6 +136,6 @@ def test_markdown_holds_what_moved_and_no_markup_of_a_name(folder: Path) -> None
     edited(folder, cost={**cost, "value": cost["value"] / 1.238}, configuration=run_on)
     checked(folder, "--markdown", str(folder / "comment.md"))
     text = (folder / "comment.md").read_text()
-    assert "**+23.8%**" in text and "title" in text
+    assert "**+23.8 %**" in text and "title" in text
     assert "<img" not in text and "[a](b)" not in text and "@team" not in text and "\n# title" not in text
     assert text.count("|---|---|---|---|") == 2

@@ -72,7 +72,7 @@ def test_measurements_of_another_part_are_not_named(kept: Path) -> None:
 
 def test_the_reasons_list_all_that_is_known_of_them(kept: Path) -> None:
     why = said(*BATCH, "-a", "H100", "--why")
-    assert "output tokens/s x0." in why and "50%" in why and kept.name[:12] in why
+    assert "output tokens/s x0." in why and "50 %" in why and kept.name[:12] in why
 
 
 def test_published_rows_are_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ def test_without_a_floor_the_loss_is_told() -> None:
     assert formats(made) == {"bf16", "fp8"}
     (change,) = made.quality
     assert change.what == "fp8 weights" and change.passes is None and change.kept == pytest.approx(73.44 / 73.79)
-    assert "99.5%" in change.told and change.sources
+    assert "99.5 %" in change.told and change.sources
 
 
 def test_a_floor_that_fp8_keeps_leaves_it_and_says_so() -> None:
@@ -38,7 +38,7 @@ def test_a_floor_that_fp8_misses_leaves_the_weights_as_released() -> None:
     assert formats(made) == {"bf16"} and made.quality == ()
     refused = next(r for r in made.rejected if r.verdict.limit == "quality")
     assert refused.what == "fp8 weights" and refused.verdict.short_by == pytest.approx(0.999 - 73.44 / 73.79)
-    assert "quality 99.5%" in refused.verdict.nearest
+    assert "quality 99.5 %" in refused.verdict.nearest
     assert made.options[0].cost.value > plan(quality="99 %").options[0].cost.value
 
 

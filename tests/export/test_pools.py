@@ -224,4 +224,4 @@ def test_a_plan_that_counts_on_caches_asks_for_a_router_that_follows_prefixes(ap
     assert asked == {"DYN_ROUTER_MODE": "kv", "DYN_ROUTER_USE_KV_EVENTS": "false"}
     (text,) = exported(plan(reuse=reuse), "compose").values()
     told = " ".join(text.replace("#", " ").split())
-    assert "finds 59% of prompt tokens in caches: route requests by session or prefix" in told
+    assert "finds 59 % of prompt tokens in caches: route requests by session or prefix" in told

@@ -52,7 +52,7 @@ def test_what_a_tool_was_told_of_the_prefix_cache_is_kept(name: str, share: floa
         said = ""
     except BadRequest as why:
         said = str(why)
-    disowned = "99% of the prompt tokens at load 4 came from the server's prefix cache"
+    disowned = "99 % of the prompt tokens at load 4 came from the server's prefix cache"
     assert (disowned in said) is ("forbids" in said) is name.startswith("guidellm")
 
 

@@ -130,7 +130,7 @@ def moment(**fields: float) -> beside.Moment:
     [
         ({"busy_s": 9.0, "ours_s": 1.0}, "other programs used 0.8"),
         ({"stolen_s": 5.0}, "hypervisor"),
-        ({"held_s": 2.0}, "quota made it wait 20%"),
+        ({"held_s": 2.0}, "quota made it wait 20 %"),
         ({"hot": 3}, "heat slowed the processor down 3 times"),
     ],
 )
@@ -168,7 +168,7 @@ def test_a_warm_cache_is_a_setting(tmp_path: Path) -> None:
         warm = served(url, tmp_path / "warm", "--shared", "50%", "--busy")
         asked = [json.loads(body)["messages"][0]["content"].split() for body in stub.seen[-18:]]
         cold = served(url, tmp_path / "cold", "--busy")
-    assert any("A warm cache, as asked: prompts share 50%" in note for note in warm.notes)
+    assert any("A warm cache, as asked: prompts share 50 %" in note for note in warm.notes)
     assert not any(note.startswith(MARK) and "cache" in note for note in warm.notes)
     half = len(asked[0]) // 2
     assert len({" ".join(words[:half]) for words in asked}) == 1 and len({" ".join(words) for words in asked}) == 18

@@ -70,7 +70,7 @@ def test_what_disturbs_half_of_the_rounds_moves_no_number() -> None:
         assert getattr(busy, name).mean == pytest.approx(getattr(quiet, name).mean), name
     assert busy.output_tokens_per_s == pytest.approx(quiet.output_tokens_per_s) == pytest.approx(4 * 11 / 0.8)
     (slower,) = drifts_between([rounds(*[1.0] * 12, places=4), rounds(*[1.5] * 12, places=4)])
-    assert slower.startswith("Not to be used: answers at load 4 grew 50% slower towards its end")
+    assert slower.startswith("Not to be used: answers at load 4 grew 50 % slower towards its end")
     assert not [*drifts_between([rounds(*[1.0, 1.9] * 6, places=4), rounds(*[1.5, 1.0] * 6, places=4)])]
 
 

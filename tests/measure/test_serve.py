@@ -274,7 +274,7 @@ def test_a_cache_that_answered_is_said_and_calibrates_nothing(tmp_path: Path, mo
         told = command("measure", "serve", url, *asked, "--output", str(path), "--json")
     found = json.loads(told.stdout)
     assert found["points"][0]["cached_share"] == pytest.approx(0.5, abs=0.01)
-    said = "50% of the prompt tokens at load 2 came from the server's prefix cache, over the 20%"
+    said = "50 % of the prompt tokens at load 2 came from the server's prefix cache, over the 20 %"
     assert [note for note in found["notes"] if said in note and note.startswith("Not to be used")]
     assert "Not to be used" in told.stderr
     stack = ["--model", "meta-llama/Llama-3.1-8B-Instruct", "--accelerator", "L4", "--engine", "vllm"]

@@ -174,7 +174,7 @@ def test_a_profile_that_cannot_be_is_said_in_a_sentence() -> None:
     ):
         with pytest.raises(BadRequest, match=says):
             draw_turns(replace(BRANCHING, classes=(change,)), turns_per_s=1.0, turns=1)
-    with pytest.raises(BadRequest, match="150% of the sessions"):
+    with pytest.raises(BadRequest, match="150 % of the sessions"):
         draw_turns(replace(BRANCHING, shared=((10.0, 1.5),)), turns_per_s=1.0, turns=1)
 
 

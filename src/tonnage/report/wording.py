@@ -231,7 +231,7 @@ def contract_text(bill: Bill) -> str:
 
 
 def _change(share: float) -> str:
-    return percent(share, sign="+") if round(share, 2) else "0%"
+    return percent(share, sign="+") if round(share, 2) else "0 %"
 
 
 def bill_lines(bill: Bill) -> list[str]:

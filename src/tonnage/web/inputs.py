@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -72,12 +73,12 @@ def _input(field: Field, value: Any, *, written: bool, problem: str, otherwise: 
     has_unit = any(letter.isalpha() or letter in "$%/" for letter in text)
     unit = field.usual.unit if field.usual is not None else UNITS.get(field.reads, "")
     entries = _entries(text) if last in ROWS and written else None
-    of = "" if group in PLAIN_GROUPS or not group else f"{group.replace('_', ' ').capitalize()}: "
+    of = _of(group)
     cards = _cards(text.lower()) if field.name == "traffic" else ()
     return {
         "name": field.name,
         "chip": f"{of}{label}",
-        "label": f"{of}{label}" if of else LABELS.get(last, label),
+        "label": _title(field),
         "help": "mean tokens of published traces" if cards else field.help.replace(", path, or", ", or"),
         "cards": cards,
         "picked": text.lower() or otherwise,
@@ -95,6 +96,24 @@ def _input(field: Field, value: Any, *, written: bool, problem: str, otherwise: 
         "list": {"model": "models", "accelerator": "accelerators", "exclude": "accelerators", "traffic": "profiles",
                  "profile": "profiles"}.get(last, ""),
     }  # fmt: skip
+
+
+def _of(group: str) -> str:
+    """What stands before the label of a field of a group."""
+    return "" if group in PLAIN_GROUPS or not group else f"{group.replace('_', ' ').capitalize()}: "
+
+
+def _title(field: Field) -> str:
+    """The label of a field beside its input."""
+    group, _, last = field.name.rpartition(".")
+    return f"{_of(group)}{_label(last)}" if _of(group) else LABELS.get(last, _label(last))
+
+
+def with_labels(text: str, question: Question) -> str:
+    """An error with the labels of the form in place of names of its fields: the first word, and names of more words."""
+    titles = {field.name: _title(field) for field in question.fields}
+    name = re.compile(r"^[a-z0-9_.]+(?=: | is missing)|\b[a-z0-9]+(?:[_.][a-z0-9]+)+\b")
+    return name.sub(lambda found: titles.get(found[0], found[0]), text)
 
 
 def _said(text: str, *, last: str, unit: str, entries: list[dict[str, Any]] | None) -> str:

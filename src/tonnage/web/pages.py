@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -36,7 +37,7 @@ from tonnage.report.document import Section, Table, grid
 from tonnage.report.wording import figure_name
 from tonnage.units import percent
 from tonnage.version import __version__, can_simulate
-from tonnage.web.inputs import group_fields, inputs_of
+from tonnage.web.inputs import group_fields, inputs_of, with_labels
 from tonnage.web.listings import LISTINGS, ListingView, accuracy_rows, cheapest_rows, counts
 from tonnage.web.measured import CHOICE, NONE
 from tonnage.web.part import EVERY, PartView, part_charts
@@ -122,8 +123,12 @@ def question_page(
     values = dict(given) or question.example
     if shown is None:
         found = field_problems(question, given, additions=additions) if error else {}
-        problems = {name: without_commands(why) for name, why in found.items()}
-        return _asking(question, values=values, error=without_commands(error) or error, problems=problems)
+        first = re.match(r"[a-z0-9_.]+(?=: | is missing)", error)
+        if not found and first is not None and any(field.name == first[0] for field in question.fields):
+            found = {first[0]: error}
+        problems = {name: with_labels(without_commands(why) or why, question) for name, why in found.items()}
+        told = with_labels(without_commands(error) or error, question)
+        return _asking(question, values=values, error=told, problems=problems)
     answer, key = shown.answer, shown.key
     option = shown.option if shown.option <= choosable(answer) else 1
     asked = urlencode(given)

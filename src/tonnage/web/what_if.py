@@ -62,7 +62,7 @@ def moved_figures(before: Any, now: Any) -> tuple[Change, ...]:
 
 
 def changes_text(before: Any, now: Any) -> str:
-    """What moved, in a few words: cost +96%, accelerators +100%."""
+    """What moved, in a few words: cost +96 %, accelerators +100 %."""
     if not getattr(now, "feasible", True):
         return "cannot be done"
     changes = {change.what: change for change in moved_figures(before, now)}

@@ -165,7 +165,7 @@ def test_what_no_physics_allows_is_refused(changes: dict[str, object], says: str
 
 
 def test_what_its_own_run_disowns_is_refused(tmp_path: Path) -> None:
-    note = "not to be used: at 1 of 2 loads the client's own lateness is over 5% of the median, up to 30% at load 8."
+    note = "not to be used: at 1 of 2 loads the client's own lateness is over 5 % of the median, up to 30 % at load 8."
     told = calibrated(msgspec.structs.replace(measured(levels=(8,)), notes=("Prompts are short.", note)), tmp_path)
     assert told.exit_code == 2 and not (tmp_path / "own.toml").exists()
     assert told.output == f"tonnage: measure again, since the measurement's own note forbids its numbers: {note[:-1]}\n"

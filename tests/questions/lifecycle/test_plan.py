@@ -80,7 +80,7 @@ def test_what_a_lever_costs_in_quality_is_published_or_unknown(life: Any) -> Non
     levers = {lever.change: lever for lever in life.savings}
     sibling = next(lever for change, lever in levers.items() if "Llama-2-7b" in change)
     assert sibling.published.on == "this model"
-    assert 0.7 < (sibling.published.kept or 0) < 0.95 and "82.7%" in sibling.quality
+    assert 0.7 < (sibling.published.kept or 0) < 0.95 and "82.7 %" in sibling.quality
     assert levers["lora instead of full"].published is not None
     unknown = levers["qlora instead of full"]
     assert unknown.published.kept is None and "nobody published" in unknown.quality

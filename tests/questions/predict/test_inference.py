@@ -89,7 +89,7 @@ def test_tensor_parallel_ranks_are_one_replica() -> None:
 
 def test_a_single_image_uses_a_sliver_of_a_large_card() -> None:
     """Requirement B11: how much of the accelerator a workload really uses."""
-    assert "uses 0.7% of the peak" in ask(RESNET, "a100-sxm4-40gb").why
+    assert "uses 0.7 % of the peak" in ask(RESNET, "a100-sxm4-40gb").why
     assert "% of its time on host" in ask(RESNET, "a100-sxm4-40gb").why
 
 

@@ -56,7 +56,7 @@ def test_staleness_hides_stragglers_and_passes_cost() -> None:
 def test_dynamic_sampling_generates_what_it_throws_away() -> None:
     plain, dapo = predicted(), predicted(algorithm="dapo")
     assert dapo.step.parts[0].value > plain.step.parts[0].value
-    assert any("dynamic sampling keeps 33%" in note for note in dapo.notes)
+    assert any("dynamic sampling keeps 33 %" in note for note in dapo.notes)
 
 
 def test_a_reward_says_how_many_cores_it_needs() -> None:

@@ -98,5 +98,5 @@ def test_one_replica_more_or_fewer_is_told_by_what_asks_for_it() -> None:
         name: (made.why_not_fewer, next(one.becomes for one in made.break_even if one.input == "mean rate above"))
         for name, made in (("headroom", roomy), ("confidence", sure))
     }
-    assert "60% is asked for" in told["headroom"][0] and told["headroom"][1].endswith("are needed")
+    assert "60 % is asked for" in told["headroom"][0] and told["headroom"][1].endswith("are needed")
     assert "95 % is asked for" in told["confidence"][0] and told["confidence"][1].endswith("with 95 %")

@@ -38,7 +38,7 @@ def test_a_published_draft_is_tried_by_default_and_named_as_such(drafting: Any) 
     assert found.engine.draft_model == "RedHatAI/Llama-3.3-70B-Instruct-speculator.eagle3"
     assert found.engine.speculative_tokens == 3 and found.layout.pp == 1
     assert "EAGLE-3 k=3" in found.settings() and "eagle-3-k=3" in found.label()
-    assert any("67% to 75%" in said and "planned at 67%" in said for said in drafting.provenance.assumed)
+    assert any("67 % to 75 %" in said and "planned at 67 %" in said for said in drafting.provenance.assumed)
 
 
 def test_an_option_more_costs_no_more_and_one_that_keeps_nothing_is_not_chosen(drafting: Any) -> None:

@@ -33,7 +33,7 @@ def test_drafting_by_own_layers_is_ranked_at_the_low_end_of_what_is_published(
     best = drafting.options[0].configuration
     assert (best.engine.speculative_tokens, best.engine.speculative_acceptance) == (1, 0.85)
     assert "MTP k=1" in best.settings() and "mtp-k=1" in best.label()
-    assert any("85% to 90%" in said and "arXiv 2412.19437" in said for said in drafting.provenance.assumed)
+    assert any("85 % to 90 %" in said and "arXiv 2412.19437" in said for said in drafting.provenance.assumed)
 
 
 def test_less_that_is_kept_of_drafts_costs_no_less(drafting: Any) -> None:

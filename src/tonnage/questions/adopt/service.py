@@ -112,7 +112,7 @@ def _seen(evidence: Evidence, asked: Adopt, view: View, *, replicas: int) -> See
         raise BadRequest(f"the sources show no {', '.join(lacks)} of answered requests; look while the service works")
     share = read(view.reuse, "fraction", field="reuse") if view.reuse else None
     if share is not None and not 0 <= share < 1:
-        raise BadRequest(f"reuse: '{view.reuse}' is outside 0% to 99%")
+        raise BadRequest(f"reuse: '{view.reuse}' is outside 0 % to 99 %")
     return Seen(
         rate_per_s=rate,
         prompt_tokens=prompt,

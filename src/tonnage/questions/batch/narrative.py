@@ -244,7 +244,7 @@ def too_many(request: Batch, at: Candidate) -> Verdict:
         "count",
         f"{at.offer.instance_type} brings {need:g} accelerators and at most {request.filters.max_count} are allowed",
         short_by=need - (request.filters.max_count or 0),
-        nearest=f"max_accelerators {need:g}",
+        nearest=f"a limit of {need:g} accelerators",
     )
 
 

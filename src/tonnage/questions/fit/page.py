@@ -139,7 +139,7 @@ def _stack(row: FitRow, *, most: int | None = None) -> Table:
     )
     kept = row.total_bytes - row.limit_bytes
     outside = f"{show(kept, 'bytes')} of {show(row.total_bytes, 'bytes')} are outside the engine's memory limit"
-    rows.append(("limit", show(row.limit_bytes, "bytes"), "100%", "", outside if kept > 0 else ""))
+    rows.append(("limit", show(row.limit_bytes, "bytes"), "100 %", "", outside if kept > 0 else ""))
     heads = ("on each accelerator" if row.count > 1 else "part", "size>", "of limit>", "basis", "from~")
     title = "" if most is not None else f"{row.count} x {product(row.accelerator)} ({_degrees(row)}, {_weights(row)})"
     return grid(heads, rows, title=title, total=True)

@@ -65,7 +65,7 @@ def over_kinds(asked: FleetContext, fleet: Fleet) -> Verdict | None:
         f"no fleet of at most {most} kinds of accelerator carries the load: leaving out {part_name(kinds[-1])} as "
         "well, the least used, none does",
         short_by=float(len(kinds) - most),
-        nearest=f"max_kinds {len(kinds)}: {', '.join(map(part_name, kinds))}",
+        nearest=f"{len(kinds)} kinds: {', '.join(map(part_name, kinds))}",
     )
 
 

@@ -347,7 +347,7 @@ def beyond_limits(request: Serve, accelerators: int, *, usd_per_h: float) -> Ver
             "count",
             f"the load needs {accelerators} accelerators and at most {most} are allowed",
             short_by=float(accelerators - most),
-            nearest=f"max_accelerators {accelerators}",
+            nearest=f"a limit of {accelerators} accelerators",
         )
     budget = request.budget_usd_per_h
     if budget is not None and usd_per_h > budget:

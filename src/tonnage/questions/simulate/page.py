@@ -163,11 +163,11 @@ def _fleet(fleet: FleetSeen) -> list[str]:
 def _over_time(seen: Occupancy) -> list[str]:
     """Each column of the timeline as a line of bars, with its mean and most."""
     rows = (
-        ("running", seen.running, ",.0f"), ("waiting", seen.waiting, ",.0f"), ("cache", seen.cache_share, ".0%"),
-        ("tokens/s", seen.output_tokens_per_s, ",.0f"),
+        ("running", seen.running, "{:,.0f}".format), ("waiting", seen.waiting, "{:,.0f}".format),
+        ("cache", seen.cache_share, percent), ("tokens/s", seen.output_tokens_per_s, "{:,.0f}".format),
     )  # fmt: skip
     return [
-        f"{name:<9}{_line(values)}  mean {format(sum(values) / len(values), form)}, most {format(max(values), form)}"
+        f"{name:<9}{_line(values)}  mean {form(sum(values) / len(values))}, most {form(max(values))}"
         for name, values, form in rows
     ]
 
