@@ -38,11 +38,8 @@ _TIME: Final = {
     "s": 1.0,
     "sec": 1.0,
     "min": 60.0,
-    "minute": 60.0,
-    "minutes": 60.0,
     "h": 3600.0,
     "hour": 3600.0,
-    "hours": 3600.0,
     "d": 86400.0,
     "day": 86400.0,
     "days": 86400.0,
@@ -66,7 +63,12 @@ def _per(units: Mapping[str, float], seconds: Mapping[str, float]) -> dict[str, 
 
 _BYTES: Final = {**_with_prefixes("B", _DECIMAL), **_with_prefixes("B", _BINARY)}
 _BITS: Final = {f"{prefix}bit": factor / 8 for prefix, factor in _DECIMAL.items()}
-_COUNTED: Final = {prefix + noun: f for prefix, f in _COUNT.items() for noun in ("", " tokens", " tok", " items")}
+_TOKENS: Final = {prefix + noun: f for prefix, f in _COUNT.items() for noun in ("", " tokens", " tok")}
+_COUNTED: Final = _TOKENS | {
+    prefix + noun: f
+    for prefix, f in _COUNT.items()
+    for noun in (" items", " users", " examples", " epochs", " steps", " GPUs", " accelerators")
+}
 _RATE_TIME: Final = {key: _TIME[key] for key in ("s", "sec", "min", "h", "hour", "d", "day", "week", "month")}
 
 DIMENSIONS: Final[dict[str, dict[str, float]]] = {
@@ -86,7 +88,7 @@ DIMENSIONS: Final[dict[str, dict[str, float]]] = {
         **_with_prefixes("OPS", _DECIMAL),
     },
     "count": _COUNTED,
-    "tokens": _COUNTED,
+    "tokens": _TOKENS,
     "tokens/s": dict.fromkeys(("", "tokens/s", "token/s", "tok/s", "t/s", "tps"), 1.0),
     "1/s": {
         **_per({"": 1.0, "req": 1.0, "requests": 1.0, "k": 1e3, "M": 1e6}, _RATE_TIME),
@@ -95,7 +97,7 @@ DIMENSIONS: Final[dict[str, dict[str, float]]] = {
     "W": {"mW": 1e-3, "W": 1.0, "kW": 1e3, "MW": 1e6},
     "Wh": {"Wh": 1.0, "kWh": 1e3, "MWh": 1e6},
     "USD": {"": 1.0, "$": 1.0, "USD": 1.0, "k": 1e3, "kUSD": 1e3, "M": 1e6},
-    "USD/h": {"/h": 1.0, "USD/h": 1.0, "/hour": 1.0, "USD/hour": 1.0, "/month": 1 / 730, "USD/month": 1 / 730},
+    "USD/h": {"/h": 1.0, "USD/h": 1.0, **_per({"": 1.0, "USD": 1.0, "k": 1e3, "kUSD": 1e3}, {"month": 730.0})},
     "USD/kWh": {"USD/kWh": 1.0, "/kWh": 1.0, "USD/MWh": 1e-3, "/MWh": 1e-3},
     "USD/kW-month": {"USD/kW-month": 1.0, "/kW-month": 1.0, "/kW/month": 1.0, "USD/kW/month": 1.0},
     "USD/year": {"": 1.0, "/year": 1.0, "USD/year": 1.0, "k/year": 1e3, "kUSD/year": 1e3, "/month": 12.0},
@@ -104,12 +106,24 @@ DIMENSIONS: Final[dict[str, dict[str, float]]] = {
 }
 """Accepted unit spellings and their factor to the base unit, by dimension."""
 
+_ALL: Final = frozenset(unit for units in DIMENSIONS.values() for unit in units)
+
 _QUANTITY: Final = re.compile(r"\s*([$])?\s*([+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*\Z", re.DOTALL)
 _THOUSANDS: Final = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?\Z")
 _UNDERSCORES: Final = re.compile(r"[+-]?[1-9]\d{0,2}(?:_\d{3})+(?:\.\d*)?(?:[eE][+-]?\d+)?\Z")
 _WHOLE: Final = ("count", "tokens", "tokens/s", "USD", "USD/year")
 """Dimensions of whole numbers, where "1,500" can only be thousands: with a unit that scales nothing."""
-_ONES: Final = ("", "$", "USD", "tokens", "tok", "items", "/year", "USD/year", "tokens/s", "tok/s", "t/s")
+_ONES: Final = ("", "$", "USD", "/year", "USD/year", "tokens/s", "tok/s", "t/s", *(
+    unit.strip() for unit, factor in _COUNTED.items() if factor == 1.0 and unit
+))  # fmt: skip
+_LONG: Final = {"1/s": ("/min", "/h", "/hour", "/d", "/day", "/week", "/month"), "USD/h": ("/month", "/year")}
+"""Units in which nobody counts thousandths, so that a comma parts thousands."""
+_WORDS: Final = {
+    "percent": "%", "second": "s", "minute": "min", "hour": "h", "hr": "h", "wk": "week", "mo": "month",
+    "dollar": "USD", "thousand": "k", "million": "M", "billion": "B", "trillion": "T",
+}  # fmt: skip
+"""What people write out -> a unit's spelling here."""
+_WORD: Final = re.compile(rf"\b({'|'.join(_WORDS)})s?\b", re.IGNORECASE)
 _BITS_OR_BYTES: Final = re.compile(r"((?:[kKMGTPE]i?)?)b(/s|ps)?\Z")
 _POINT_OR_THOUSANDS: Final = re.compile(r"[1-9]\d{0,2}\.\d{3}\Z")
 _BY_CASE: Final = frozenset({"s", "1/s", "W", "Wh", "USD/kWh"})
@@ -157,26 +171,29 @@ def read(text: str | float, dimension: str, *, field: str = "value") -> float:
     """
     units = DIMENSIONS[dimension]
     _refuse_currency_or_date(text, dimension, field)
-    match = _QUANTITY.match(str(text)[:_LONGEST]) if not isinstance(text, bool) else None
+    plain = re.sub(r"(?<=\d)[ \u202f](?=\d{3}\b)", ",", str(text)[:_LONGEST])  # "1 000 000"
+    plain = plain.lstrip("<=≤ ") if dimension == "s" else plain  # a limit as answers write it
+    match = _QUANTITY.match(plain) if not isinstance(text, bool) else None
     if dimension == "bytes/s" and (memory := re.fullmatch(r"(?i)\s*ddr\d-(\d{4,5})\s*", str(text)[:_LONGEST])):
         channel = 8e-3 * int(memory[1])
         raise UnitError(f"{field}: {echo(text)} is {channel:g} GB/s a channel; with two write '{2 * channel:g} GB/s'")
     if match is None or len(str(text)) > _LONGEST:
         raise UnitError(f"{field}: '{echo(text)}' is not a quantity; write for example '{_example(dimension)}'")
     sign, digits, unit = match.groups()
-    unit = unit.strip()
+    written = unit.strip()
+    unit = re.sub(r"\s*\b(?:per|an?)\s+", "/", _WORD.sub(lambda found: _WORDS[found[1].lower()], written))
     if dimension.startswith("USD/") and sign is None:
         unit = unit.removeprefix("$")  # "2.10 $/h", as half of Europe writes it
     if sign == "$" and not dimension.startswith("USD"):
         raise UnitError(f"{field}: '{echo(text)}' is money, but {dimension} is expected: '{_example(dimension)}'")
-    long = sign == "$" and unit.startswith(("/month", "/mo", "/year"))  # nobody counts these in thousandths of a dollar
+    long = unit.endswith(_LONG.get(dimension, ()))
     _refuse_comma(text, digits, "" if long else unit, whole=long or dimension in _WHOLE, field=field)
     if dimension == "tokens" and not unit and isinstance(text, str) and _POINT_OR_THOUSANDS.match(digits):
         either = f"{digits.replace('.', '')} or {float(digits):g} tokens"
         raise UnitError(f"{field}: '{echo(text)}' may be {either}; write the one that is meant")
     factor = _factor(unit, units, by_case=dimension in _BY_CASE)
     if factor is None:
-        raise UnitError(_explain(text, unit, dimension, field))
+        raise UnitError(_explain(text, unit if unit in _ALL else written, dimension, field))
     value = float(digits.replace("_", "").replace(",", "")) * factor
     if not math.isfinite(value):
         raise UnitError(f"{field}: '{echo(text)}' is not a finite quantity")

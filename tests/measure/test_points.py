@@ -118,7 +118,9 @@ def test_a_page_whose_prompts_were_cached_calibrates_nothing(tmp_path: Path) -> 
     text = vllm(running=6, e2e=(1.0, 2.0, 3.0), ttft=(0.2, 0.3, 0.1))
     page.write_text(f"{text}vllm:prefix_cache_queries_total 1200\nvllm:prefix_cache_hits_total 720\n")
     told = answer_of(*asked)
-    assert told.exit_code == 2 and "60 % of the prompt tokens at load 6" in told.output and "over the 20 %" in told.output
+    assert (
+        told.exit_code == 2 and "60 % of the prompt tokens at load 6" in told.output and "over the 20 %" in told.output
+    )
     assert not out.exists()
     page.write_text(f"{text}vllm:prefix_cache_queries_total 1200\nvllm:prefix_cache_hits_total 12\n")
     assert answer_of(*asked).exit_code == 0 and out.exists()

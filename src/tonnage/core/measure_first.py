@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from tonnage.catalog import part_name, parts_name
 from tonnage.catalog.spreads import NINETY, end_at, score_of
 from tonnage.core.error_model import correlation
-from tonnage.core.ranking import weighed_usd_per_h
+from tonnage.core.ranking import time_leads, weighed_usd_per_h
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.calibration import FirstMeasurement
@@ -91,6 +91,8 @@ def first_of(plan: RankedPlan[Any, Any], *, of: int | None = None) -> FirstMeasu
     options = [option for option in plan.options if isinstance(option, Weighed)]
     if not options:
         return None
+    if time_leads(plan.request):
+        options = [_by_time(one) for one in options]
     confidence, free = getattr(plan.request, "confidence", 0.5), 1.0 - getattr(plan.request, "headroom", 0.0)
     cap = _money(options[0], high=True)
     near = [place for place in range(1, len(options)) if place == of or _money(options[place], high=False) <= cap]
@@ -415,6 +417,13 @@ def _cost(option: Weighed) -> Quantity:
     return Quantity(value=math.inf if usd is None else usd, unit="USD").within(
         math.exp(NINETY * _reach(option.capacity_per_s, up=True))
     )
+
+
+def _by_time(option: Weighed) -> Weighed:
+    """A job's option that costs its time."""
+    if isinstance(option, BatchOption):
+        return replace(option, cost=option.wall_s)
+    return replace(option, cost=option.run.wall_s) if isinstance(option, RunOption) else option
 
 
 def _money(option: Weighed, *, high: bool) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -90,6 +90,12 @@ def unlikely(chance: float | None, *, sure: bool) -> float:
 def surely_cheapest(option: Ranked) -> tuple[bool, float, float]:
     """Order of the options: those with the confidence asked for by cost; where none has it, the likeliest first."""
     return not option.sure, unlikely(option.chance, sure=option.sure), option.cost.value
+
+
+def time_leads(request: Any) -> bool:
+    """Whether a job's accelerators are there, cost their power alone, and no deadline is stated: the soonest leads."""
+    timed = getattr(request, "deadline_s", 0.0) is None
+    return timed and bool(request.filters.owned) and not request.filters.own_prices
 
 
 def _cost(option: Ranked) -> Quantity:

@@ -24,6 +24,7 @@ from tonnage.catalog import Additions, traffic
 from tonnage.catalog.hardware import CODECS
 from tonnage.catalog.hub.names import read_size
 from tonnage.catalog.models import model_ids
+from tonnage.catalog.names import provider_name
 from tonnage.domain.precision import FORMATS, number_format
 from tonnage.domain.requests.field import TAKEN, Field, Group, attributes_of, fields_of, groups_of
 from tonnage.engines.registry import engine_name, engines, planned_engines
@@ -46,11 +47,11 @@ class Names(Record, kw_only=True):
     """All are in small letters, and any capitals are read as such."""
 
 
-def _looked_up(what: str, listed: Callable[[Additions], Iterable[str]]) -> Names:
-    """Names that the catalogue's rows have, whatever their case."""
+def _looked_up(what: str, listed: Callable[[Additions], Iterable[str]], *, title: Callable[[str], str] = str) -> Names:
+    """Names that the catalogue's rows have, whatever their case, or as they are shown (`title`)."""
 
     def find(name: str, additions: Additions) -> str:
-        folded = {item.lower(): item for item in listed(additions) if item}
+        folded = {called(item).lower(): item for called in (title, str) for item in listed(additions) if item}
         if name.lower() not in folded:
             raise UnknownName(what, name, known=set(folded.values()))
         return folded[name.lower()]
@@ -75,7 +76,9 @@ NAMES: Final[dict[str, Names]] = {
     "planned engines": Names(listed=lambda additions: planned_engines(), closed=True),
     "codecs": Names(listed=lambda additions: CODECS, closed=True),
     "vendors": _looked_up("vendor", lambda additions: {a.vendor for a in catalog.accelerators(additions).values()}),
-    "providers": _looked_up("provider", lambda additions: {o.provider for o in catalog.offers(additions=additions)}),
+    "providers": _looked_up(
+        "provider", lambda additions: {o.provider for o in catalog.offers(additions=additions)}, title=provider_name
+    ),
     "regions": _looked_up("region", lambda additions: {o.region or "" for o in catalog.offers(additions=additions)}),
     "countries": _looked_up(
         "country", lambda additions: {o.country or "" for o in catalog.offers(additions=additions)}
@@ -292,7 +295,7 @@ def _copy_default(default: Any) -> Any:
 
 MOST_WHOLE: Final = 1e18
 """Of any count: what is larger counts nothing, and products of such leave the range of floats."""
-_AMOUNT: Final = re.compile(r"\$?\s*([\d.,_]+(?:[eE][+-]?\d+)?)\s*(USD|usd|\$)?")
+_AMOUNT: Final = re.compile(r"\$?\s*(-?[\d.,_]+(?:[eE][+-]?\d+)?)\s*(USD|usd|\$)?")
 """A number without a unit, or money of no time: "50", "$50", "50 USD"."""
 
 
@@ -338,7 +341,7 @@ def _in_usual_unit(value: Any, field: Field) -> Any:
         return value
     unit, least, most, other = field.usual
     try:
-        fits = least <= float(plain[1]) <= most
+        fits = least <= float(plain[1]) <= most or float(plain[1]) < 0.0  # which the bounds refuse
     except ValueError:
         fits = True  # what is wrong with it, its reading says
     if not fits:
@@ -425,10 +428,10 @@ def _mapping(value: Any, field: Field) -> dict[str, Any]:
 
 
 def _names(value: Any, field: Field) -> tuple[str, ...]:
-    """Texts of a list, or parted by commas; those of a table or of choices once each."""
+    """Texts of a list, or parted by commas, semicolons, "or" and "and"; those of a table or of choices once each."""
     if isinstance(value, dict):
         raise BadRequest(f"{field.name}: a list of names is expected, not {echo(value)}")
-    parts = value if isinstance(value, (list, tuple)) else str(value).split(",")
+    parts = value if isinstance(value, (list, tuple)) else re.split(r"[,;]|\s(?:or|and)\s", str(value))
     names = tuple(str(part).strip() for part in parts if str(part).strip())
     if not names:
         raise BadRequest(f"{field.name} is empty; {field.help}")

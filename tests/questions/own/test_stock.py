@@ -1,5 +1,7 @@
 """`--own` with any plan: nothing is rented, never more is taken than is there, and its power is what it costs (G1)."""
 
+from functools import partial
+
 import pytest
 
 import tonnage
@@ -32,3 +34,29 @@ def test_training_looks_at_all_of_what_is_there_and_at_no_more() -> None:
     assert max(option.configuration.count for option in plan.options) == 8
     many = tonnage.plan_train(model="7B", tokens="10B", own=["8 x A100 80GB"], count=16)
     assert not many.feasible
+
+
+JOBS = {
+    "rl": {"model": "7B", "steps": 100, "prompts_per_step": 64, "response_tokens": 2000},
+    "train": {"model": "7B", "tokens": "10B"},
+    "finetune": {"model": "8B", "method": "lora", "examples": "50k", "tokens_per_example": 800},
+    "batch": {"model": "8B", "items": "5M", "prompt_tokens": 400, "output_tokens": 60},
+}
+
+
+@pytest.mark.parametrize("kind", JOBS)
+def test_a_job_on_owned_accelerators_takes_them_all_unless_time_or_a_price_is_stated(kind: str) -> None:
+    plan = partial(getattr(tonnage, f"plan_{kind}"), **JOBS[kind])
+    free = plan(own=["8 x H100"])
+    first = free.options[0]
+    assert first.accelerators == 8 and "soonest" in first.verdict
+    times = [(one.wall_s if kind == "batch" else one.run.wall_s).value for one in free.options if one.sure]
+    assert times[0] == min(times)
+    names = {choice.name: free.options[choice.option] for choice in free.choices}
+    cheapest = names.get("cheapest", first)
+    assert cheapest is first or cheapest.cost.value < first.cost.value
+    fewest = {
+        plan(own=["8 x H100"], **more).options[0].accelerators
+        for more in ({"price": "H100=$2/h"}, {"deadline": "9 days"})
+    }
+    assert max(fewest) < 8

@@ -71,10 +71,10 @@ def describe_option(option: BatchOption) -> str:
     return f"{accelerators_text(option)} for {show(option.cost.value, 'USD')} {when}"
 
 
-def lead_reason(first: BatchOption, *, confidence: float) -> str:
+def lead_reason(first: BatchOption, *, confidence: float, timed: bool) -> str:
     """Why the first option leads."""
     if first.chance is None:
-        return "cheapest (no deadline given)"
+        return f"{'soonest' if timed else 'cheapest'} (no deadline given)"
     asked = whole_percent(confidence)
     if not first.sure:
         return f"likeliest to be in time: {whole_percent(first.chance)}, and none has {asked}"

@@ -24,7 +24,7 @@ from tonnage.core.deployment import case_of, deploy
 from tonnage.core.driver import Found, Kind, alone, plan_or_relax
 from tonnage.core.header import Context, Infeasible, nearness
 from tonnage.core.quality import apply_quality_floor, changes_among
-from tonnage.core.ranking import surely_cheapest, unlikely, with_verdicts
+from tonnage.core.ranking import surely_cheapest, time_leads, unlikely, with_verdicts
 from tonnage.core.serving_traffic import served_latency
 from tonnage.core.sites import Site, reach_of, sites, with_slices
 from tonnage.domain.answer import Verdict
@@ -84,7 +84,8 @@ def _search(asked: Context[Batch]) -> Found[Batch, BatchOption, BatchPlan]:
     look = partial(_look, asked, allowed, tuple(with_slices(open_sites)))
     seen = look()
     lacks = partial(limits.unmade, request=request, model=asked.model)
-    in_order = partial(_in_order, lacks=lacks)
+    timed = time_leads(request)
+    in_order = partial(_in_order, lacks=lacks, timed=timed)
     if not allowed.precisions:
         other = look(startable=False)
         if any(option.sure for option in seen.options):
@@ -94,7 +95,7 @@ def _search(asked: Context[Batch]) -> Found[Batch, BatchOption, BatchPlan]:
             seen = _Look(*map(add, seen, other))
     ranked = with_verdicts(
         tuple(in_order(seen.options)),
-        lead=partial(narrative.lead_reason, confidence=request.confidence),
+        lead=partial(narrative.lead_reason, confidence=request.confidence, timed=timed),
         arithmetic=narrative.arithmetic,
         risk=partial(narrative.risk, lacks=lacks),
     )
@@ -163,9 +164,16 @@ def _look(asked: Context[Batch], allowed: Batch, open_sites: Sequence[Site], *, 
     return seen._replace(evaluated=evaluated)
 
 
-def _in_order(options: list[BatchOption], *, lacks: Callable[[Configuration], bool]) -> list[BatchOption]:
-    """The cheapest first of those as sure, those whose checkpoint somebody has to make first behind the others."""
-    ordered = primary_first(sorted(options, key=surely_cheapest))
+def _surely_soonest(option: BatchOption) -> tuple[bool, float, float]:
+    return not option.sure, option.wall_s.value, option.cost.value
+
+
+def _in_order(options: list[BatchOption], *, lacks: Callable[[Configuration], bool], timed: bool) -> list[BatchOption]:
+    """
+    The cheapest (`timed`: the soonest) first of those as sure, those whose checkpoint somebody has to make first behind
+    the others.
+    """
+    ordered = primary_first(sorted(options, key=_surely_soonest if timed else surely_cheapest))
     return sorted(ordered, key=lambda one: (not one.sure, lacks(one.configuration)))
 
 
@@ -268,7 +276,7 @@ def _size_run(request: Batch, at: Candidate) -> JobRun | Verdict:
     if most < 1:
         return narrative.too_many(request, at)
     if request.deadline_s is None:
-        run = _without_haste(at)
+        run = _without_haste(at, haste=time_leads(request))
     else:
         speed = at.work.error.at(-end_at(request.confidence))
         firm, middle = (at.instances_by(request.deadline_s, speed=each) for each in (min(1.0, speed), 1.0))
@@ -298,12 +306,12 @@ def _chance(request: Batch, at: Candidate, instances: int) -> float | None:
     return chance_of(high if high == FAR else low)
 
 
-def _without_haste(at: Candidate) -> JobRun:
-    """The job on as many instances as cost next to nothing more than the cheapest number."""
+def _without_haste(at: Candidate, *, haste: bool) -> JobRun:
+    """The job on as many instances as cost next to nothing more than the cheapest number; with `haste` on the most."""
     sizes = [at.step * 2**power for power in range(10)]
     runs = [at.run(size) for size in sizes if size <= at.fastest]
     least = min(run.usd for run in runs)
-    return [run for run in runs if run.usd <= least * WORTH_THE_HASTE][-1]
+    return [run for run in runs if haste or run.usd <= least * WORTH_THE_HASTE][-1]
 
 
 def _most_instances(request: Batch, at: Candidate) -> int:
@@ -315,7 +323,9 @@ def _most_instances(request: Batch, at: Candidate) -> int:
 
 def _best(found: list[JobRun], *, lacks: Callable[[Configuration], bool]) -> list[JobRun]:
     """The first runs of a site at each term, of those whose checkpoint is there and of the others, by cost."""
-    ranked = sorted(found, key=_surely_cheapest)
+    # Parts of one owned machine come to the same.
+    whole = {(one.at.work.configuration.label(), one.instances * one.at.offer.count): one for one in found}
+    ranked = sorted(whole.values() if found and found[0].at.offer.stock else found, key=_surely_cheapest)
     terms: dict[tuple[str, bool], list[JobRun]] = {}
     for one in ranked:
         terms.setdefault((one.at.term, lacks(one.at.work.configuration)), []).append(one)

@@ -201,6 +201,11 @@ def budget_request(values: Mapping[str, Any], *, additions: Additions = catalog.
         raise BadRequest("name a model for its largest rate, or a rate (2/s) for the best model that carries it")
     if purpose != "serving" and "rate" in given:
         raise BadRequest("rate only means something for --purpose serving")
+    if "purpose" not in given and purpose == "training" and "model" in given:
+        said = f"amount: '{echo(given['amount'])}' names no time"
+        raise BadRequest(
+            f"{said}: write '{echo(given['amount'])}/month' for what serves, or say what a run is for (purpose)"
+        )
     if purpose == "training" and "model" in given:
         raise BadRequest("model: training finds the size itself; for a given model ask `tonnage plan train --budget`")
     serve = serve_request(service_fields(values, model=given.get("model")), additions=additions)

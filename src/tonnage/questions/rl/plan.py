@@ -24,7 +24,7 @@ from tonnage.core.calibration_use import Run
 from tonnage.core.driver import Found, Kind, plan_or_relax
 from tonnage.core.header import COMMUNITY, Context, Loser, names_taken, nearness, what_if
 from tonnage.core.host import LoadShare
-from tonnage.core.ranking import at_risk, with_verdicts
+from tonnage.core.ranking import at_risk, time_leads, with_verdicts
 from tonnage.core.sites import Site, sites
 from tonnage.domain.answer import Basis
 from tonnage.domain.layout import Engine
@@ -45,7 +45,6 @@ from tonnage.questions.train.attempts import (
     best_first,
     doublings_to,
     search_attempts,
-    time_leads,
 )
 from tonnage.questions.train.machine import training_load, with_electricity
 from tonnage.questions.train.option import (
@@ -204,7 +203,7 @@ def _lead(request: Rl, first: RlOption) -> str:
     if not first.sure:
         return f"likeliest to keep every limit: {likely}, and none has {asked}"
     limited = request.deadline_s is not None or request.budget_usd is not None
-    least = "soonest" if time_leads(request.filters) else "cheapest"
+    least = "soonest" if time_leads(request) else "cheapest"
     return f"{least} that does the steps" + (f", with at least {asked} ({likely})" if limited else "")
 
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from math import ceil, inf, log, log2
 from typing import Final
 
-from tonnage.core.ranking import EVEN, unlikely
+from tonnage.core.ranking import EVEN, time_leads, unlikely
 from tonnage.domain.refusal import refusal
-from tonnage.domain.requests.common import Filters
 from tonnage.domain.train_plan import FineTune, Train
 from tonnage.pricing.bills import primary_first
 from tonnage.questions.rl.question import Rl
@@ -33,11 +32,6 @@ class Attempt(Record, kw_only=True):
     rental: Rental
     wall_s: float
     usd: float
-
-
-def time_leads(filters: Filters) -> bool:
-    """Whether accelerators are there and have no price but their power: what ends soonest then leads."""
-    return bool(filters.owned) and not filters.own_prices
 
 
 def doublings_to(count: float) -> int:
@@ -73,7 +67,7 @@ def search_attempts(
     Options, what cannot do it, and how many rentals were arranged.
     """
     budget = request.budget_usd or inf
-    worth = inf if time_leads(request.filters) else worth
+    worth = inf if time_leads(request) else worth
     options: list[Option] = []
     missed: list[InfeasibleRun] = []
     best, arranged = inf, 0
@@ -125,7 +119,7 @@ def best_first(
     option costs beside its bill, in work of people. [USD]
     """
 
-    soonest = time_leads(request.filters)
+    soonest = time_leads(request)
 
     def order(option: Option) -> tuple[bool, bool, float, float, float, float]:
         wall, usd = option.run.wall_s.value, option.cost.value + work_usd(option)

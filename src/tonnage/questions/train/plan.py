@@ -22,7 +22,7 @@ from tonnage.catalog.hub.resolve import resolve
 from tonnage.core.calibration_use import Run, TrainRun
 from tonnage.core.driver import Found, Kind, plan_or_relax
 from tonnage.core.header import Loser
-from tonnage.core.ranking import Traits, frontier, traits_of, with_verdicts
+from tonnage.core.ranking import Traits, frontier, time_leads, traits_of, with_verdicts
 from tonnage.core.sites import Site, none_passes, sites
 from tonnage.domain.answer import Verdict
 from tonnage.domain.plan import Rejection
@@ -39,7 +39,6 @@ from tonnage.questions.train.attempts import (
     best_first,
     doublings_to,
     search_attempts,
-    time_leads,
 )
 from tonnage.questions.train.job import PATIENCE_S, TrainContext, job_of
 from tonnage.questions.train.machine import host_needs, training_load, with_electricity
@@ -343,7 +342,7 @@ def _finish(asked: TrainContext, option: TrainOption) -> TrainOption:
 def _with_verdicts(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[TrainOption, ...]:
     """Ranked options with the reason for their place."""
     least = "cheapest" if _leads_by_cost(options) else "least work"
-    least = "soonest" if time_leads(asked.request.filters) else least
+    least = "soonest" if time_leads(asked.request) else least
     return with_verdicts(
         options,
         lead=partial(narrative.lead_reason, asked, least=least),
