@@ -32,7 +32,7 @@ ACRONYMS: Final = {
     **{one.title.lower(): one.title for one in OBJECTIVES}, "eu": "EU", "tp": "TP", "pp": "PP", "dp": "DP",
     "ep": "EP", "cp": "CP", "kv": "KV cache", "ecc": "ECC", "mig": "MIG", "nvlink": "NVLink", "nvme": "NVMe",
     "lora": "LoRA", "gpu": "GPU", "cpu": "CPU", "slo": "SLO", "fps": "FPS", "moe": "MoE", "rl": "RL",
-    "usd": "USD", "pue": "PUE",
+    "usd": "USD", "pue": "PUE", "seq": "sequence", "len": "length",
 }  # fmt: skip
 """Words of field names that are written otherwise."""
 LABELS: Final = {

@@ -210,6 +210,7 @@ def _texts(document: Document, answer: Any) -> Mapping[str, Sequence[Text]]:
         if isinstance(one, Text) and one.text != answer.sentence:
             text = one.text if one.kind in {"asked", "relaxed"} else without_commands(one.text)
             text = re.sub(r" \(option \d+\)", "", text)  # rows have no numbers here
+            text = text.replace("<=", "≤")
             kind = "change" if one.kind in {"", "flip", "relaxed"} else one.kind
             found[kind] += [msgspec.structs.replace(one, text=text)] if text else []
     return found

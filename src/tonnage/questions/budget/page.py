@@ -125,7 +125,7 @@ def _models(models: Sequence[Affordable], *, benchmark: str) -> Table:
             show(one.rate_per_s, "count"),
             f"{one.output_tokens_per_s:,.0f}",
             accelerators_text(one.option),
-            f"{degrees(one.option.configuration)} {one.option.configuration.precision.stored}",
+            f"{degrees(one.option.configuration)} {one.option.configuration.precision.stored.upper()}",
             chance_text(one.option.chance),
             f"{one.usd_per_month:,.0f}",
             str(one.option.basis),

@@ -36,6 +36,11 @@ class _Choice(NamedTuple):
     high: float
 
 
+def format_name(weights: str) -> str:
+    """A format of weights as its makers write it: "Q6_K", "FP8"."""
+    return weights.removeprefix("gguf-").upper()
+
+
 def local_charts(answer: LocalAnswer) -> tuple[Chart | None, ...]:
     """Models of one machine; nothing where they do not differ in a published score."""
     rows = [
@@ -56,7 +61,7 @@ def own_charts(plan: OwnPlan) -> tuple[Chart | None, ...]:
 
 def _choice(row: LocalRow | OwnRow, weights: str, *, on: str, rate: Quantity) -> _Choice:
     """A row with what its format keeps of the score; 0 = no score."""
-    name = f"{model_name(row.model)} {weights.removeprefix('gguf-')}"
+    name = f"{model_name(row.model)} {format_name(weights)}"
     return _Choice(name, on, score_of(row), rate.value, rate.low or rate.value, rate.high or rate.value)
 
 

@@ -12,7 +12,7 @@ from tonnage.catalog.standings import told_standings
 from tonnage.core.quality import quality_kept
 from tonnage.domain.plan import option_at_rank
 from tonnage.questions.fleet.page import PAGE as FLEET_PAGE
-from tonnage.questions.own.charts import own_charts
+from tonnage.questions.own.charts import format_name, own_charts
 from tonnage.questions.own.local import score_cell
 from tonnage.questions.own.question import MixedRow, OwnedAnswer, OwnPlan, OwnRow
 from tonnage.report.document import (
@@ -113,8 +113,10 @@ def _headline(plan: OwnPlan) -> Headline:
             f"{split.decode_per_s.value:,.0f} tokens/s, {split.pipeline_per_s:,.0f} with {len(split.layers)} requests"
         )
         lead = f"{model_name(split.model)} over all cards"
-        return Headline(lead, details=(split.weights, each), good=plan.feasible)
-    return Headline(f"{model_name(row.model)} on {best.name}", details=(row.weights, rate), good=plan.feasible)
+        return Headline(lead, details=(format_name(split.weights), each), good=plan.feasible)
+    return Headline(
+        f"{model_name(row.model)} on {best.name}", details=(format_name(row.weights), rate), good=plan.feasible
+    )
 
 
 def _score(row: OwnRow | MixedRow) -> float:
@@ -164,7 +166,7 @@ def _cells(row: OwnRow, *, named: bool) -> tuple[str, ...]:
     moved = f"{row.moved_bytes / 1e9:.0f} GB in host" if row.moved_bytes else layout
     return (
         model_name(row.model),
-        row.weights.removeprefix("gguf-"),
+        format_name(row.weights),
         quality_kept(row.change) if named else score_cell(row) or UNKNOWN,
         moved,
         f"{row.output_tokens_per_s.value:,.0f}",
@@ -222,7 +224,7 @@ def _mixed_line(plan: OwnPlan) -> str:
         return ""
     best = plan.mixed[0]
     return (
-        f"Over all cards: {model_name(best.model)} {best.weights.removeprefix('gguf-')}, layers {_split(best.layers)}"
+        f"Over all cards: {model_name(best.model)} {format_name(best.weights)}, layers {_split(best.layers)}"
         f"{f' and {best.host_layers} in host memory' if best.host_layers else ''}: "
         f"{best.decode_per_s.value:.0f} tokens/s alone, {best.pipeline_per_s:.0f} with {len(best.layers)} requests."
     )
@@ -291,7 +293,7 @@ def _mixed_table(plan: OwnPlan) -> Table:
     rows = [
         (
             model_name(one.model),
-            one.weights.removeprefix("gguf-"),
+            format_name(one.weights),
             _split(one.layers),
             str(one.host_layers),
             f"{one.decode_per_s.value:.0f}",

@@ -97,7 +97,7 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis, chosen: i
             *point,
             f"{point.option}, {priced(point.usd) if per_run else f'${point.usd:,.2f}'}",
             side(place(point.value)),
-            point.usd > LOW * top,
+            _named_below(point, points, place=place, top=top),
         )
         for point in points
     ]
@@ -239,6 +239,15 @@ def _frontier(points: Sequence[Point]) -> list[Point]:
     return best
 
 
+def _named_below(point: Point, points: Sequence[Point], *, place: Callable[[float], float], top: float) -> bool:
+    """Whether there is room for the name of a point below it, and no other point."""
+    return point.usd > LOW * top and not any(
+        0.0 < point.usd - other.usd < 2.5 * RAISED * top
+        and abs(place(point.value) + ASIDE[side(place(point.value))] - place(other.value)) < APART[0] / 2
+        for other in points
+    )
+
+
 def _place_labels(
     points: Sequence[Point], best: Sequence[Point], *, place: Callable[[float], float], top: float, chosen: int
 ) -> list[int]:
@@ -248,7 +257,8 @@ def _place_labels(
     """
     always = [point for point in points if point.rank in (1, chosen)]
     taken = [  # with the heights of their names
-        (point, point.usd + (-RAISED if point.usd > LOW * top else RAISED) * top) for point in always
+        (point, point.usd + (-RAISED if _named_below(point, points, place=place, top=top) else RAISED) * top)
+        for point in always
     ]
     for point in sorted(best, key=lambda point: point.usd):
         height = point.usd + RAISED * top
