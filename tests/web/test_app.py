@@ -70,9 +70,9 @@ def test_own_lengths_are_planned_as_set_or_asked_for(client: Any) -> None:
     (own,) = re.findall(r'name="traffic" value="([^"]*)"[^>]*><b>Own</b>', page)
     asked = {"model": MODEL, "rate": "4/s", "accelerator": "H100", "quick": "true", "traffic": own}
     reply = client.get("/plan/serve", params=asked, headers=HTML)
-    assert reply.status_code == 400 and "prompt_tokens is missing" in reply.text
+    assert reply.status_code == 400 and "Prompt tokens is missing" in reply.text
     reply = client.get("/plan/serve", params=asked | {"prompt_tokens": "400"}, headers=HTML)
-    assert reply.status_code == 400 and "output_tokens is missing" in reply.text
+    assert reply.status_code == 400 and "Output tokens is missing" in reply.text
     reply = client.get("/plan/serve", params=asked | {"prompt_tokens": "400", "output_tokens": "60"}, headers=HTML)
     assert reply.status_code == 200 and "400 in / 60 out tokens" in reply.text
     assert re.search(r'value="own" checked><b>Own</b>', reply.text)
@@ -84,7 +84,7 @@ def test_what_a_budget_buys_leads_to_its_service(client: Any) -> None:
     (link,) = re.findall(r'href="([^"]*)">Simulate it</a>', page)
     (month,) = re.findall(r'class="price">.*?<b>(\$[\d,]*)/month', page)
     service = client.get(f"{link.replace('&amp;', '&')}&quick=true", headers=HTML).text
-    assert "Start it</a>" in service and "p95 TTFT &lt;= 1 s" in service
+    assert "Start it</a>" in service and "p95 TTFT ≤ 1 s" in service
     bought, costs = (float(text.strip("$").replace(",", "")) for text in (
         month, re.findall(r"<small>(\$[\d,]*)/month", service)[0]))  # fmt: skip
     assert costs == bought

@@ -100,16 +100,13 @@ def apply_quality_floor(request: Request, model: Model) -> tuple[Request, tuple[
 
 
 def _refusal(change: QualityChange, floor: float) -> Verdict:
-    known = change.kept is not None and change.on in OWN
-    short = floor - change.kept if known and change.kept is not None else None
-    nearest = "the weights as released" + (
-        f", or quality {percent(change.kept or 0.0, 1)}" if known else ", or no quality floor"
-    )
+    kept = change.kept if change.on in OWN else None
+    other = "no quality floor" if kept is None else f"quality {percent(kept, 1)}"
     return refusal(
         "quality",
         f"{quality_text(change)}; at least {percent(floor, 1)} is asked for",
-        short_by=short,
-        nearest=nearest,
+        short_by=None if kept is None else floor - kept,
+        nearest=f"the weights as released, or {other}",
     )
 
 

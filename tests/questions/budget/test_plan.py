@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import tonnage
-from tonnage.catalog.spreads import chance_within
 from tonnage.errors import TonnageError
 
 TOLERANCE = 0.02
@@ -109,7 +108,7 @@ def trained(amount: str, **more: str) -> Any:
 def test_a_sum_trains_the_size_that_the_law_calls_best() -> None:
     plan = trained("$20,000")
     first, *smaller = plan.runs
-    assert first.cost.value <= 20_000 and 0.8 <= round(chance_within(first.cost, 20_000), 3) <= 0.95
+    assert 13_000 <= first.cost.value <= 20_000 <= first.cost.high
     assert 15 <= first.tokens / first.parameters <= 25 and len(plan.laws) == LAWS
     low, high = plan.optimal_range
     assert low < high and low <= first.parameters * 1.01 and first.parameters <= high * 1.01

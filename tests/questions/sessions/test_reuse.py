@@ -9,7 +9,6 @@ import pytest
 
 import tonnage
 from tonnage.errors import BadRequest
-from tonnage.units import percent
 
 SMALL = {
     "model": "meta-llama/Llama-3.1-8B-Instruct",
@@ -72,7 +71,7 @@ def test_a_session_costs_its_turns_and_a_solved_task_more(agents: Any) -> None:
 
 def test_the_first_screen_says_what_is_found_again(agents: Any) -> None:
     said = html.unescape(re.sub(r"<[^>]+>", "", agents._repr_html_()))
-    allowed = f"(sessions allow {percent(agents.options[0].reuse.unbounded)})"
+    allowed = f"(sessions allow {100 * agents.options[0].reuse.unbounded:.0f} %)"
     assert f"prompt tokens found again {allowed}" in said and "What cache buys" in said
     full = " ".join(planned(traffic="code").provenance.assumed)
     assert "every prompt is computed in full: prefix caching is on, and finds nothing" in full

@@ -152,7 +152,7 @@ def test_no_name_lies_on_another_or_outside_at_any_width() -> None:
     answer = tonnage.local(accelerator="RTX 4090", memory="64 GB", every_format=True)
     (chart,) = tonnage.charts(answer)
     for width in WIDTHS:
-        place = r'text-anchor="(\w+)" transform="translate\(([-\d.]+),([-\d.]+)\)"[^>]*>([^<]+ q\d\w*)<'
+        place = r'text-anchor="(\w+)" transform="translate\(([-\d.]+),([-\d.]+)\)"[^>]*>([^<]+ Q\d\w*)<'
         found = re.findall(place, vl_convert.vegalite_to_svg({**chart.vega(), "width": width}))
         boxes = {}
         for anchor, x, y, name in found:

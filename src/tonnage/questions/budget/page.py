@@ -171,7 +171,7 @@ def _runs(plan: BudgetPlan, *, screen: Screen) -> tuple[Block, ...]:
 def _size(count: float) -> str:
     """ "2.91B", "58B", "1.2T"."""
     for unit, factor in (("T", 1e12), ("B", 1e9), ("M", 1e6)):
-        if count >= factor:
+        if count >= 0.9995 * factor:
             return f"{count / factor:.3g}{unit}"
     return f"{count:,.0f}"
 

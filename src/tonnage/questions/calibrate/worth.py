@@ -216,6 +216,7 @@ def _proposal(option: ServeOption, place: int, chance: float) -> Proposal:
 
 
 def _sentence(plan: ServePlan, now: float, proposals: Sequence[Proposal]) -> str:
+    """The chance that the first option is right, and what raises it most."""
     first = plan.options[0].configuration
     lead = (
         f"{part_name(first.accelerator)} with {first.engine.name} is the right choice with a chance of {percent(now)}"

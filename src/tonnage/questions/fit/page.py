@@ -243,6 +243,7 @@ def _remedies(rows: tuple[FitRow, ...]) -> list[str]:
 
 
 def _rules(rules: tuple[Rule, ...]) -> Table:
+    """Rules of thumb against what really fills the memory."""
     rows = [
         (
             rule.name,

@@ -332,6 +332,7 @@ def _check(check: FleetCheck) -> str:
 
 
 def _other(one: FleetAlternative) -> str:
+    """An alternative with what it costs a month and how much more that is."""
     if one.usd_per_month is None:
         return f"{one.name}: {one.what}"
     if one.more is None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import date
 from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -58,10 +58,6 @@ from tonnage.questions.train.option import (
 from tonnage.questions.train.places import WORKERS, InfeasibleRun, Rental, rentals, trainable_sites
 from tonnage.questions.train.plan import check_framework
 from tonnage.units import percent, show, whole_percent
-
-if TYPE_CHECKING:
-    pass
-
 
 MAX_ACCELERATORS: Final = 1024
 """Looked at where neither count nor limit is given. [accelerators]"""

@@ -321,14 +321,12 @@ def _to_zero(
         usd_per_month=cost * HOURS_PER_MONTH,
         arithmetic=(
             f"on {percent(idle.on_share, 1)} of the time: off {show(timeout_s, 's')} after the last request, "
-            f"started anew in "
-            f"{show(start_s, 's')}; {percent(paid, 1)} is charged, by {_rules(option).stated}"
+            f"started anew in {show(start_s, 's')}; {percent(paid, 1)} is charged, by {_rules(option).stated}"
         ),
         meets=not timed or idle.cold_share <= allowed,
         cold_share=idle.cold_share,
         note=f"more than the {percent(allowed)} of requests that may miss the objective wait for a start; the way "
-        f"to go if "
-        f"they may"
+        "to go if they may"
         if timed and idle.cold_share > allowed
         else "",
     )

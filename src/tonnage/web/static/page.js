@@ -419,7 +419,7 @@ function rows_of(text) {
         row.append(named);
       }
       const others = Object.entries(entry).filter(([name]) => !columns.some((column) => column.name === name));
-      row.append(others.map(([name, value]) => `${name}: ${value} `).join(""), button("Remove", () => entries.splice(place, 1)));
+      row.append(others.map(([name, value]) => `${name.replaceAll("_", " ")}: ${value} `).join(""), button("Remove", () => entries.splice(place, 1)));
       row.lastChild.setAttribute("aria-label", `Remove row ${place + 1}`);
       return row;
     }), button("Add a row", () => entries.push({})));
