@@ -29,6 +29,8 @@ FORMS = {
     "diagnose": "",
     "trace": "prefix cache",
 }
+PICTURED = {*FORMS} - {"explain", "diagnose", "trace"}
+"""Whose answer is more than a few lines: each has a picture."""
 ANSWER_MS = 300_000
 MODEL = "model=meta-llama/Llama-3.1-8B-Instruct"
 
@@ -84,6 +86,7 @@ def test_a_stranger_sends_the_example_and_reads_the_answer(visit: Any, path: str
     sentence = send(page)
     assert FORMS[path] in sentence and len(sentence) > 30
     assert not page.query_selector(".sentence.no")
+    assert path not in PICTURED or page.query_selector("figure")
     check_accessible(page, 1 - place)
     for tab in [None, *page.query_selector_all("[role=tab]")]:
         if tab is not None:

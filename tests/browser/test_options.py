@@ -124,3 +124,17 @@ def test_an_option_chosen_while_it_is_simulated_stays_chosen(visit: Any) -> None
     again = page.query_selector("tr.chosen")
     same = again.query_selector("td:nth-child(2)").inner_text() == told
     assert same if "option=" in page.url else "not among those found" in page.inner_text("#busy")
+
+
+@pytest.mark.parametrize(("width", "dark"), LOOKS)
+def test_where_two_objectives_exclude_each_other_apply_leads_to_what_works(visit: Any, width: int, dark: bool) -> None:
+    asked = QUICK.replace("ttft=1+s&tpot=50+ms", "ttft=10+ms&tpot=1+ms").replace("L40S,H100,H200", "L4,L40S")
+    page = visit(asked, width=width, dark=dark)
+    assert "TP8 FP8 vLLM" in page.inner_text(".sentence.no") and "tp8" not in page.inner_text("main")
+    (way,) = page.query_selector_all("[aria-label='What would change this'] li")
+    assert way.inner_text().startswith("With TTFT within ") and " at $" in way.inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert not [item["id"] for item in Axe().run(page).response["violations"]]
+    way.query_selector(".apply").click()
+    page.wait_for_selector("main:not([aria-busy]) #option-1", timeout=ANSWER_MS)
+    assert not page.query_selector(".sentence.no") and page.query_selector(".price")

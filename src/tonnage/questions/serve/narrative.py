@@ -128,7 +128,7 @@ def sentence(asked: Context[Serve], options: tuple[ServeOption, ...]) -> str:
     run = best.configuration
     old = ", an old price: check it" if best.bill.stale else ""
     return (
-        f"Rent {parts_name(best.accelerators, run.accelerator)} ({copies}, {run.precision.stored} weights, "
+        f"Rent {parts_name(best.accelerators, run.accelerator)} ({copies}, {run.precision.stored.upper()} weights, "
         f"{engine_title(run.engine.name)}): {show(best.bill.usd_per_hour, 'USD/h')} at {seller(best.bill)} "
         f"({best.bill.term}, {best.bill.as_of}{old}), "
         f"{p} TTFT {ttft}, {p} TPOT {tpot}."
