@@ -23,7 +23,7 @@ def test_plain_numbers_are_taken_in_the_unit_beside_them(visit: Any, width: int,
     page.click("#question button[type=submit]")
     page.wait_for_selector("main:not([aria-busy]) .asked", timeout=ANSWER_MS)
     asked = page.inner_text(".asked")
-    assert "2 req/s" in asked and "TTFT <= 1 s" in asked and "TPOT <= 50 ms" in asked and "900 in / 100 out" in asked
+    assert "2 req/s" in asked and "TTFT ≤ 1 s" in asked and "TPOT ≤ 50 ms" in asked and "900 in / 100 out" in asked
     chips = page.inner_text("#question")
     assert all(said in chips for said in ("2/s", "1 s", "50 ms", "50/h"))
     assert page.evaluate("document.documentElement.scrollWidth") <= width
