@@ -1,6 +1,7 @@
 """`tonnage explain` of a case, a plan and a prediction: the same tree, named down to the grid it was read from."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def test_a_first_screen_names_the_largest_parts_of_each_number() -> None:
     for name in ("TTFT", "TPOT"):
         row = next(line for line in lines if name in line.split()[:2])
         node = next(node for node in found if node["name"] == name)
-        shares = [int(word.rstrip("%,")) for word in row.split() if word.rstrip(",").endswith("%")]
+        shares = [int(share) for share in re.findall(r"(\d+) %", row)]
         assert shares == sorted(shares, reverse=True) and 50 < sum(shares) <= 101
         assert f"{node['value'] * 1e3:.3g} ms" in row
 

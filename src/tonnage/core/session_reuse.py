@@ -214,8 +214,8 @@ def with_reuse(
     replica `near` whose cache was found to give about as much, else at one without reuse.
     """
     lengths = _stated_hits(request)
-    plain = near if near is not None and near.reuse is not None else build(lengths)
     profile = profile_of(request.sessions, lengths)
+    plain = near if near is not None and near.reuse is not None and profile is not None else build(lengths)
     caching = plain.engine.prefix_caching if plain.times is not None else None
     if profile is None or not caching or plain.times is None or _too_short(profile, lengths):
         return plain

@@ -331,17 +331,22 @@ def narrowed(low: float, high: float, *, beyond: Callable[[float], float]) -> tu
     """
     Loads within `PRECISE` of each other of which the first is not beyond a limit, and the second is.
 
-    `beyond` is not positive at `low`, and positive at `high`: the logarithm of what is found over its limit. In the
+    `beyond` is not positive at `low` (which comes twice where it is), and positive at `high`: the logarithm of what is
+    found over its limit. In the
     logarithm of the load, by interpolation, truncation and projection (Oliveira and Takahashi, ACM Trans. Math. Softw.
     47, 2020): at most one look more than halving takes, and a third of them where the curve is smooth.
 
     Examples
     --------
     >>> [round(load, 1) for load in narrowed(0.01, 1000.0, beyond=lambda load: math.log(load / 40.0))]
-    [39.9, 40.1]
+    [40.0, 40.1]
+    >>> narrowed(0.01, 1000.0, beyond=lambda load: math.log(load / 0.005))
+    (0.01, 0.01)
     """
     a, b, width = math.log(low), math.log(high), math.log(PRECISE)
     under, over = (min(_STEEP, max(-_STEEP, beyond(end))) for end in (low, high))
+    if under > 0.0:
+        return low, low
     slack = width * 2.0 ** math.ceil(math.log2(max(1.0, (b - a) / width)))
     first = b - a
     while b - a > width:

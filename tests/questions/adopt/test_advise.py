@@ -126,7 +126,7 @@ def test_an_upgrade_says_what_moves_with_its_interval_and_to_measure_again() -> 
     action = named(
         advice(command.replace(f" {MODEL}", f" --model {MODEL}"), replicas=2, upgrade="vllm@0.32"), "upgrade"
     )
-    moved = re.search(r"TPOT ([+-]\d+)% \(([+-]\d+)% to ([+-]\d+)%\)", action.change)
+    moved = re.search(r"TPOT ([+-]\d+) % \(([+-]\d+) % to ([+-]\d+) %\)", action.change)
     assert moved is not None and "0.32 instead of 0.9.0" in action.change and "measure again" in action.risk
     value, low, high = (1 + float(text) / 100 for text in moved.groups())
     assert low * 1.33 == pytest.approx(value, abs=0.01) and high == pytest.approx(value * 1.33, abs=0.02)
@@ -154,7 +154,7 @@ def test_a_release_is_told_without_metrics_too(tmp_path: Path) -> None:
     (tmp_path / "serve.sh").write_text(f"docker run vllm/vllm-openai:v0.9.0 --model {MODEL} --quantization fp8\n")
     asked = ("adopt", str(tmp_path / "serve.sh"), "-a", "H100", "--rate", "4/s", "--quick", "--upgrade")
     screen = " ".join(told(*asked, "vllm@0.32").output.split())
-    assert re.search(r"upgrade: vllm 0.32 instead of 0.9.0: p95 TTFT .* p95 TPOT [+-]\d+% \(", screen)
+    assert re.search(r"upgrade: vllm 0.32 instead of 0.9.0: p95 TTFT .* p95 TPOT [+-]\d+ % \(", screen)
     assert told(*asked, "sglang@0.5").exit_code == 2
 
 

@@ -55,11 +55,11 @@ def test_both_ways_on_the_ranks_are_options_and_whole_images_lead() -> None:
 
 def test_every_place_is_priced_and_told(large: Any) -> None:
     found = large.images
-    assert [way.configuration for way in found.ways][1].endswith("encoder-dp")
+    assert [way.configuration for way in found.ways][1].endswith("encoder DP")
     divided, dealt, split, together, _ = found.ways
     assert dealt.encode_s < divided.encode_s and together.move_s > 0.0
     tp = large.options[0].configuration.layout.tp
-    units = [re.search(r"(\d+)e(?:(\d+)p)?(\d+)p?d$", way.configuration) for way in (split, together)]
+    units = [re.search(r"(\d+)e(?:(\d+)p)?(\d+)p?d$", way.configuration.lower()) for way in (split, together)]
     first_encoders = int(units[0].group(1))
     for way, unit in zip((split, together), units, strict=True):
         encode, *others = (int(count or 0) for count in unit.groups())

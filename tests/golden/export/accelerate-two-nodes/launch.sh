@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # For Hugging Face Accelerate 1.15.0. Written by Tonnage 0.1.0.
-# Plan of 2026-11-21: full of meta-llama/Llama-3.1-8B on 16 x h100-sxm5-80gb dp 16 zero2.
+# Plan of 2026-11-21: full of meta-llama/Llama-3.1-8B on 16 x h100-sxm5-80gb DP16 ZeRO-2.
 # 2 x a3-highgpu-8g, gcp us-central1, on-demand: $80.00/h (price of 2026-11-01), about 10.1 h, $806 in all.
 # Step 36 s; checkpoint every 30 min.
 # Learning rate, schedule and data are yours; the plan does not depend on them.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # For MaxText 0.2.5. Written by Tonnage 0.1.0.
-# Plan of 2026-11-21: pretrain of meta-llama/Llama-3.1-8B on 64 x tpu-v5p tp 2 dp 32 fsdp.
+# Plan of 2026-11-21: pretrain of meta-llama/Llama-3.1-8B on 64 x tpu-v5p TP2 DP32 FSDP.
 # 16 x ct5p-hightpu-4t, gcp us-central1, on-demand: $80.00/h (price of 2026-11-01), about 10.1 h, $806 in all.
 # Step 36 s; checkpoint every 30 min.
 # Learning rate, schedule and data are yours; the plan does not depend on them.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # For Megatron-LM 0.19.2. Written by Tonnage 0.1.0.
-# Plan of 2026-11-21: pretrain of meta-llama/Llama-3.1-405B on 256 x h100-sxm5-80gb tp 8 pp 16 vpp 8 dp 2 zero1.
+# Plan of 2026-11-21: pretrain of meta-llama/Llama-3.1-405B on 256 x h100-sxm5-80gb TP8 PP16 VPP8 DP2 ZeRO-1.
 # 32 x a3-highgpu-8g, gcp us-central1, on-demand: $80.00/h (price of 2026-11-01), about 10.1 h, $806 in all.
 # Step 36 s; checkpoint every 30 min.
 # Learning rate, schedule and data are yours; the plan does not depend on them.

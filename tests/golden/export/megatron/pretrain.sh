@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # For Megatron-LM 0.19.2. Written by Tonnage 0.1.0.
-# Plan of 2026-11-21: pretrain of meta-llama/Llama-3.1-8B on 64 x h100-sxm5-80gb tp 4 pp 2 vpp 2 dp 8 zero1.
+# Plan of 2026-11-21: pretrain of meta-llama/Llama-3.1-8B on 64 x h100-sxm5-80gb TP4 PP2 VPP2 DP8 ZeRO-1.
 # 8 x a3-highgpu-8g, gcp us-central1, on-demand: $80.00/h (price of 2026-11-01), about 10.1 h, $806 in all.
 # Step 36 s; checkpoint every 30 min.
 # Learning rate, schedule and data are yours; the plan does not depend on them.

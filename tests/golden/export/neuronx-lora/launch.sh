@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # For optimum-neuron for AWS Trainium 0.4.3. Written by Tonnage 0.1.0.
 # Untested template: its names were checked against the release's own tables, and nothing was started.
-# Plan of 2026-11-21: lora of meta-llama/Llama-3.1-8B on 16 x trainium1 dp 16.
+# Plan of 2026-11-21: lora of meta-llama/Llama-3.1-8B on 16 x trainium1 DP16.
 # 1 x trn1.32xlarge, aws us-central1, on-demand: $80.00/h (price of 2026-11-01), about 10.1 h, $806 in all.
 # Step 36 s; checkpoint every 30 min.
 # Learning rate, schedule and data are yours; the plan does not depend on them.
