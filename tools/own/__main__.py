@@ -17,7 +17,7 @@ from tools.own.table import Row, append
 
 from tonnage.errors import TonnageError
 from tonnage_accuracy.network_groups import own_figures
-from tonnage_accuracy.own_engine import few_points
+from tonnage_accuracy.own_engine import few_points, worsened
 
 OWN = Path(__file__).parents[2] / "measurements" / "own"
 NOTHING = 3
@@ -107,6 +107,9 @@ def score() -> None:
     for figure in (*own_figures(OWN), *few_points(OWN)):
         if figure.value is not None:
             print(f"{figure.group:40} {figure.figure:50} {figure.rows:4} {100 * figure.value:6.1f} %")
+    for count, quantity, worse, of, most in worsened(OWN):
+        what = f"{quantity} worse by over 2 points, after {count} measured"
+        print(f"{'own: all runs':40} {what:50} {of:4} {worse:4}   at most {100 * most:+.0f} points")
 
 
 if __name__ == "__main__":

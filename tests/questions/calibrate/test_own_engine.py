@@ -19,6 +19,7 @@ from tonnage_accuracy.own_engine import (
     taught_by,
     transfer_figures,
     transfer_rates,
+    worsened,
 )
 
 OWN = Path(__file__).parents[3] / "measurements" / "own"
@@ -166,3 +167,11 @@ def _best_of(path: Path, *, repeats: int, folder: Path) -> dict[str, str]:
     share, point = max(found, key=lambda one: one[0])
     return {"server_cpu_share": str(share), "prompt_tokens": str(point.prompt_tokens),
             "ttft_s": str(point.ttft_s.mean), "tpot_s": str(point.tpot_s.mean)}  # fmt: skip
+
+
+def test_loads_that_points_of_others_made_worse_are_counted() -> None:
+    found = {(count, quantity): numbers for count, quantity, *numbers in worsened(OWN)}
+    assert {count for count, _ in found} == {1, 3, 6}
+    for count in (1, 3, 6):
+        worse, of, most = found[count, "tpot_s"]
+        assert 0 <= worse < of / 2 and (worse > 0) == (most > 0.02)

@@ -8,7 +8,7 @@ repeats of a load the one with the most requests counts, then that in which the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -29,6 +29,8 @@ from tonnage_accuracy.tables import read_table
 
 OPTIONS: Final = {"max_model_len": 1024, "max_num_batched_tokens": 2048}
 """As the servers ran: context of each slot, tokens of a step (llama.cpp's n_batch)."""
+WORSE: Final = 0.02
+"""By which an error may grow where points of other loads were measured. [-]"""
 POINTS: Final = (1, 3, 6)
 REAL_TIME: Final = 0.95
 """Of a core, by Linux' sched_rt_runtime_us: 950 of every 1,000 ms (kernel documentation, sched-rt-group). [-]"""
@@ -186,6 +188,19 @@ def few_points(folder: Path) -> list[Figure]:
                     figure = f"median error of {said}, {when} {count} point{'s' * (count != 1)} measured"
                     found.append(Figure(group=f"own: {name}", figure=figure, rows=len(values), value=median(values)))
     return found
+
+
+def worsened(folder: Path) -> Iterator[tuple[int, str, int, int, float]]:
+    """
+    For each number of points and quantity, over all runs: numbers of the other loads that got worse by more than
+    `WORSE`, how many there are, and by how much the worst did.
+    """
+    runs = [name for name, rows in _runs(folder).items() if len(rows) >= LEAST]
+    for count in POINTS:
+        taught = [taught_by(folder, name, count=count) for name in runs]
+        for quantity in dict.fromkeys(quantity for errors in taught for quantity in errors):
+            rises = [after - before for errors in taught for before, after in errors.get(quantity, ())]
+            yield count, quantity, sum(rise > WORSE for rise in rises), len(rises), max(rises)
 
 
 def taught_by(folder: Path, name: str, *, count: int) -> dict[str, list[tuple[float, float]]]:
