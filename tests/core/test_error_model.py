@@ -106,7 +106,10 @@ def test_a_queue_widens_what_arrives_at_a_rate() -> None:
     assert found.times is not None
     state = Steady(found.times, ReplicaLoad(output_tokens=200, output_tail_tokens=200))
     full, errors = state.at(200), found.errors(found.basis, load="steady")
-    idle, busy = (with_queueing(errors, state, rate_per_s=full.rate_per_s * share).queueing for share in (0.02, 0.9))
+    idle, busy = (
+        with_queueing(errors, state, rate_per_s=full.rate_per_s * share, seen=state.means).queueing
+        for share in (0.02, 0.9)
+    )
     assert idle["tpot_s"][1] < 1.05 < busy["tpot_s"][1]
     assert all(low <= 1.0 <= high for both in (idle, busy) for low, high in both.values())
 

@@ -175,7 +175,7 @@ def test_beyond_capacity_a_first_token_has_no_latest_time() -> None:
     assert any("300 requests/s arrive" in note and "without end" in note for note in over.notes)
     state = opened({**asked, "traffic": {"rate_per_s": 3.0}})
     errors = ErrorModel(kind="serve", level="known-host:steady:dense:calibrated:vllm")
-    near = with_queueing(errors, state, rate_per_s=0.9 * state.at(state.most).rate_per_s).queueing
+    near = with_queueing(errors, state, rate_per_s=0.9 * state.at(state.most).rate_per_s, seen=state.means).queueing
     assert near["tpot_s"][1] < near["ttft_s"][1] < float("inf"), "overload is possible there, not predicted"
 
 

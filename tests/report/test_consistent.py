@@ -35,11 +35,14 @@ def test_answers_drawn_at_random_contradict_themselves_nowhere() -> None:
 
 
 def test_what_was_found_once_stays_mended() -> None:
-    fields = {"model": "13B", "traffic": "rag", "quick": True, "accelerator": ["A6000"], "confidence": 0.6,
-              "rate": "3.0/s", "tpot": "20 ms"}  # fmt: skip
-    plan = answer("serve", fields, today=TODAY)
-    assert any(option.capacity.ttft_s.value > 100 for option in plan.options), "first tokens after minutes"
-    assert not said_of(plan) and not [*contradictions_between(plan, path="plan/serve", given=fields)]
+    waiting = {"model": "13B", "traffic": "rag", "quick": True, "accelerator": ["A6000"], "confidence": 0.6,
+               "rate": "3.0/s", "tpot": "20 ms"}  # fmt: skip
+    short_answers = {"model": "Qwen/Qwen3-32B", "traffic": "code", "quick": True, "confidence": 0.9, "rate": "60.0/s",
+                     "tpot": "80 ms", "accelerator": ["H200", "RTX-4090", "L4"]}  # fmt: skip
+    plans = [(fields, answer("serve", fields, today=TODAY)) for fields in (waiting, short_answers)]
+    assert any(option.capacity.ttft_s.value > 100 for option in plans[0][1].options), "first tokens after minutes"
+    for fields, plan in plans:
+        assert not said_of(plan) and not [*contradictions_between(plan, path="plan/serve", given=fields)]
 
 
 def test_a_page_that_says_something_else_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

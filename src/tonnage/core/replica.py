@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -54,10 +54,10 @@ Replica = Deployment
 
 
 def errors_at(replica: Replica, point: Point, *, prompt_tokens: float, state: Steady | None) -> ErrorModel:
-    """The error model at a point of the steady `state`, which is given where requests arrive at a rate."""
+    """The error model of tails at a point of the steady `state`, which is given where requests arrive at a rate."""
     load = load_class(point.concurrency, prompt_tokens)
     errors = replica.errors(replica.basis, load=load, in_flight=point.concurrency)
-    return errors if state is None else with_queueing(errors, state, rate_per_s=point.rate_per_s)
+    return errors if state is None else with_queueing(errors, state, rate_per_s=point.rate_per_s, seen=Point.tails)
 
 
 def errors_by_load(replica: Replica, prompt_tokens: float, *, top: float) -> Iterator[tuple[ErrorModel, float]]:
@@ -123,9 +123,12 @@ def concurrency_limit(at: Deployment, lengths: Lengths) -> float:
     return min(held, at.max_num_seqs)
 
 
-def with_queueing(errors: ErrorModel, state: Steady, *, rate_per_s: float) -> ErrorModel:
+def with_queueing(
+    errors: ErrorModel, state: Steady, *, rate_per_s: float, seen: Callable[[Point], dict[str, float]]
+) -> ErrorModel:
     """
-    The error model with what the queue makes of latencies at a rate, at either end of how long steps may take.
+    The error model with what the queue makes of latencies at a rate, at either end of how long steps may take. `seen`
+    says which latencies of a steady state: its means or its tails.
 
     With all steps k times as long, T(rate; k D) = k T(k rate; D): the k is the interval's own factor, what is left is
     the steady state at k times the rate. Where that is more than the replica takes, first tokens wait as long as the
@@ -134,7 +137,7 @@ def with_queueing(errors: ErrorModel, state: Steady, *, rate_per_s: float) -> Er
     quick, slow = (errors.spread("tpot_s").at(end) for end in (-1.0, 1.0))
     (known, _), (less, _), (more, full) = (state.at_rate(rate_per_s * k) for k in (1.0, quick, slow))
     over = rate_per_s > known.rate_per_s * _AT_CAPACITY
-    base, low, high = (point.means(state.load.output_tokens) for point in (known, less, more))
+    base, low, high = map(seen, (known, less, more))
     queueing = {}
     for name in base:
         end = min(MOST_QUEUEING, max(1.0, high[name] / base[name]))

@@ -212,6 +212,10 @@ class Steady(Record):
     unit: Unit | None = None
     """Workers in the replica's place, whose times these are of one."""
 
+    def means(self, point: Point) -> dict[str, float]:
+        """Mean latencies of its answers at a point, by name. [s]"""
+        return point.means(self.load.output_tokens)
+
     @property
     def room(self) -> float:
         """Requests that cache, engine and the batches that are known allow it. [requests]"""

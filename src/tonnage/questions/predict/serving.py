@@ -94,7 +94,8 @@ def _errors(at: Deployment, found: Served, basis: Basis) -> ErrorModel:
     errors = at.errors(basis, load=load, in_flight=in_flight)
     if case.traffic.rate_per_s is None or case.phase == "encode":
         return errors
-    return with_queueing(errors, open_load(at), rate_per_s=case.traffic.rate_per_s / case.replicas)
+    state = open_load(at)
+    return with_queueing(errors, state, rate_per_s=case.traffic.rate_per_s / case.replicas, seen=state.means)
 
 
 def _result(at: Deployment, found: Served, *, basis: Basis, memory: dict[str, Any]) -> ServeResult:

@@ -126,7 +126,9 @@ def _errors(asked: Simulation, at: Deployment, *, replica: ReplicaArrays, run: R
     errors = at.errors(at.basis_on(replica.rung), load=load, in_flight=in_flight)
     if clients or asked.disaggregation is not None:
         return errors
-    return with_queueing(errors, open_load(at), rate_per_s=len(spent) / run.span_s / replicas)
+    state = open_load(at)
+    rate = len(spent) / run.span_s / replicas
+    return with_queueing(errors, state, rate_per_s=rate, seen=state.means)
 
 
 def _latency(values: Any, errors: ErrorModel | None = None, name: str = "") -> Latency | None:
