@@ -8,6 +8,7 @@ from tests.simulation.test_serving import table
 
 from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadRequest
+from tonnage.simulation.arrivals import stretched
 from tonnage.simulation.metrics import (
     e2e_s,
     goodput_per_s,
@@ -43,7 +44,7 @@ def test_mm1_has_a_known_capacity() -> None:
     prompts = np.maximum(1, pick.exponential(mean / 1e-5, n))
     requests = requests_of(np.cumsum(pick.exponential(1.0, n)), prompts, output=np.ones(n))
     times, limits = single()
-    found = slo_capacity(ReplicaArrays(times, limits), requests=requests, slo=Slo(e2e_s=most))
+    found = slo_capacity(ReplicaArrays(times, limits), sent=stretched(requests), slo=Slo(e2e_s=most))
     expected = 1.0 / mean - math.log(20.0) / most
     assert found.rate_per_s == pytest.approx(expected, rel=0.05)
     assert found.low_per_s <= found.rate_per_s <= found.high_per_s
@@ -52,40 +53,42 @@ def test_mm1_has_a_known_capacity() -> None:
 
 def test_a_wider_objective_never_lowers_capacity() -> None:
     requests = chat(8000)
-    rates = [slo_capacity(REPLICA, requests=requests, slo=Slo(tpot_s=tpot)).rate_per_s for tpot in (0.015, 0.02, 0.05)]
+    rates = [
+        slo_capacity(REPLICA, sent=stretched(requests), slo=Slo(tpot_s=tpot)).rate_per_s for tpot in (0.015, 0.02, 0.05)
+    ]
     assert rates == sorted(rates) and rates[0] < rates[-1]
 
 
 def test_no_schedule_beats_the_fluid_bound() -> None:
     requests = chat(8000)
-    found = slo_capacity(REPLICA, requests=requests, slo=Slo(e2e_s=1000.0))
+    found = slo_capacity(REPLICA, sent=stretched(requests), slo=Slo(e2e_s=1000.0))
     assert found.limit == "backlog"
     assert 0.6 * fluid_bound(REPLICA, requests) < found.rate_per_s
 
 
 def test_less_cache_lowers_capacity_and_is_named() -> None:
     requests, slo = chat(8000), Slo(ttft_s=1.0, tpot_s=0.1)
-    wide = slo_capacity(REPLICA, requests=requests, slo=slo)
-    tight = slo_capacity(ReplicaArrays(TIMES, LIMITS._replace(num_blocks=500)), requests=requests, slo=slo)
+    wide = slo_capacity(REPLICA, sent=stretched(requests), slo=slo)
+    tight = slo_capacity(ReplicaArrays(TIMES, LIMITS._replace(num_blocks=500)), sent=stretched(requests), slo=slo)
     assert tight.rate_per_s < wide.rate_per_s
     assert tight.resource == "kv" and "cache" in tight.cause
 
 
 def test_few_seats_are_named() -> None:
     found = slo_capacity(
-        ReplicaArrays(TIMES, LIMITS._replace(max_num_seqs=8)), requests=chat(8000), slo=Slo(ttft_s=1.0)
+        ReplicaArrays(TIMES, LIMITS._replace(max_num_seqs=8)), sent=stretched(chat(8000)), slo=Slo(ttft_s=1.0)
     )
     assert found.resource == "batch limit"
 
 
 def test_what_nothing_meets_has_no_capacity() -> None:
-    found = slo_capacity(REPLICA, requests=chat(4000), slo=Slo(tpot_s=0.001))
+    found = slo_capacity(REPLICA, sent=stretched(chat(4000)), slo=Slo(tpot_s=0.001))
     assert found.rate_per_s == found.low_per_s == 0.0
     assert found.limit == "tpot"
 
 
 def test_twenty_simulations_at_most() -> None:
-    found = slo_capacity(REPLICA, requests=chat(4000), slo=Slo(ttft_s=0.5), start=1e-3)
+    found = slo_capacity(REPLICA, sent=stretched(chat(4000)), slo=Slo(ttft_s=0.5), start=1e-3)
     assert found.simulations <= 20
 
 
@@ -99,7 +102,7 @@ def test_twenty_simulations_at_most() -> None:
 )
 def test_what_cannot_be_asked(slo: Slo, n: int, says: str) -> None:
     with pytest.raises(BadRequest, match=says):
-        slo_capacity(REPLICA, requests=chat(n), slo=slo)
+        slo_capacity(REPLICA, sent=stretched(chat(n)), slo=slo)
 
 
 TOKENS = [2.0, 2.1, 2.3, 2.6]

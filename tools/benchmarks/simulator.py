@@ -85,11 +85,12 @@ def _preempting() -> float:
 
 def _search(replica: Any) -> float:
     from tonnage.domain.requests.common import Slo
+    from tonnage.simulation.arrivals import stretched
     from tonnage.simulation.slo import slo_capacity
 
     requests = _chat(1.0, 20_000)
     start = time.process_time()
-    slo_capacity(replica._replace(delivery_s=0.0), requests=requests, slo=Slo(ttft_s=1.0, tpot_s=0.03))
+    slo_capacity(replica._replace(delivery_s=0.0), sent=stretched(requests), slo=Slo(ttft_s=1.0, tpot_s=0.03))
     return time.process_time() - start
 
 

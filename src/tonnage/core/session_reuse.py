@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -40,6 +40,9 @@ from tonnage.simulation.session_steady import (
 )
 from tonnage.simulation.step_parts import has_states
 from tonnage.units import percent
+
+if TYPE_CHECKING:
+    from tonnage.simulation.simulated import Requests
 
 FALLS: Final = -0.5
 """Of the rate that a cache allows, over that which its hits were found at, in logarithms: until two are known. [-]"""
@@ -397,9 +400,9 @@ def sessions_assumed(request: Serve) -> tuple[str, ...]:
     )
 
 
-def draw_reused(request: Serve, replica: Replica, *, requests: Any) -> Any:
+def reused_requests(request: Serve, replica: Replica, *, requests: Requests) -> Callable[[float], Requests]:
     """
-    Drawn requests with the prompts of sessions, and of each what this replica's cache gives at its capacity.
+    Rate of the replica [1/s] -> drawn requests with the prompts of sessions, and of each what its cache gives then.
 
     With stated hits each has that share; where nothing is known of sessions they come back as they are.
     """
@@ -407,22 +410,25 @@ def draw_reused(request: Serve, replica: Replica, *, requests: Any) -> Any:
 
     hits = request.sessions.prefix_hits
     if hits:
-        return requests._replace(cached=np.minimum(requests.prompt - 1, (requests.prompt * hits).astype(np.int64)))
+        found = requests._replace(cached=np.minimum(requests.prompt - 1, (requests.prompt * hits).astype(np.int64)))
+        return lambda _: found
     reuse, profile = replica.reuse, profile_of(request.sessions, request.lengths)
     if reuse is None or profile is None:
-        return requests
-    turns = _kept_turns(profile, request.lengths, answers=reuse.answers)
-    steady = tuple(SteadyTier(tokens=tier.tokens, load_s=tier.load_s) for tier in reuse.tiers)
+        return lambda _: requests
     assert replica.times is not None
+    turns = _kept_turns(profile, request.lengths, answers=reuse.answers)
     token_s = replica.times.prefill_s / max(1.0, reuse.computed_tokens)
-    saved = found_in(turns, steady, turns_per_s=reuse.rate_per_s, token_s=token_s).saved
-    # Evenly over the turns by what is left to compute, in any order: another draw has the same work.
-    count = len(requests.prompt)
+
+    def saved_at(rate_per_s: float) -> Any:
+        # Of a store that all share, a replica has the part of its rate.
+        part = {"store": rate_per_s / reuse.rate_per_s}
+        tiers = (SteadyTier(tokens=t.tokens * part.get(t.name, 1.0), load_s=t.load_s) for t in reuse.tiers)
+        return found_in(turns, tuple(tiers), turns_per_s=rate_per_s, token_s=token_s).saved
+
+    # Evenly over the turns by what is left to compute at capacity, in any order: another draw has the same work.
+    count, saved = len(requests.prompt), saved_at(reuse.rate_per_s)
     evenly = ((np.arange(count) + 0.5) / count * len(saved)).astype(int)
     rows = np.random.default_rng(0).permutation(np.argsort(turns.prompt - saved)[evenly])
     prompt = np.maximum(1, np.rint(turns.prompt[rows])).astype(np.int64)
-    return requests._replace(
-        prompt=prompt,
-        output=np.maximum(1, np.rint(turns.output[rows])).astype(np.int64),
-        cached=np.minimum(prompt - 1, saved[rows].astype(np.int64)),
-    )
+    drawn = requests._replace(prompt=prompt, output=np.maximum(1, np.rint(turns.output[rows])).astype(np.int64))
+    return lambda rate_per_s: drawn._replace(cached=np.minimum(prompt - 1, saved_at(rate_per_s)[rows].astype(np.int64)))

@@ -11,11 +11,11 @@ requests is stretched in time (`at_rate`): order, pattern and lengths stay.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tonnage.errors import BadRequest
-from tonnage.simulation.simulated import Floats, Ints
+from tonnage.simulation.simulated import Floats, Ints, Requests
 
 if TYPE_CHECKING:
     import numpy as np
@@ -131,6 +131,11 @@ def at_rate(times_s: Floats, rate_per_s: float) -> Floats:
         raise BadRequest("requests that all come at once have no rate to change; give times that differ")
     scaled: Floats = (times_s - times_s[0]) * ((len(times_s) - 1) / span / _rate(rate_per_s))
     return scaled
+
+
+def stretched(requests: Requests) -> Callable[[float], Requests]:
+    """Rate [1/s] -> the same requests, stretched in time to it."""
+    return lambda rate_per_s: requests._replace(sent_s=at_rate(requests.sent_s, rate_per_s))
 
 
 def spread_over_clock_step(rng: np.random.Generator, times_s: Floats) -> Floats:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from tonnage.domain.plan import LoadPoint, SimulatedCapacity
 from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadRequest
-from tonnage.simulation.arrivals import at_rate
 from tonnage.simulation.capacity import stated
 from tonnage.simulation.metrics import Summary, summary
 from tonnage.simulation.serving import Simulated, simulate
@@ -64,7 +63,7 @@ class Probe(NamedTuple):
 def slo_capacity(
     replica: ReplicaArrays,
     *,
-    requests: Requests,
+    sent: Callable[[float], Requests],
     slo: Slo,
     start: float | None = None,
     precision: float = PRECISION,
@@ -77,8 +76,9 @@ def slo_capacity(
 
     Parameters
     ----------
-    requests : Requests
-        Lengths and pattern of arrivals, stretched to each rate; twenty thousand give a p95 to some per cent.
+    sent : callable
+        Rate [1/s] -> the requests as they come at it, of which prefix caches may hold more or less; twenty thousand
+        give a p95 to some per cent.
     start : number
         A rate near the answer, such as the mean field's: the search strides out from it in steps that double, small
         ones first. Absent = half of the fluid bound. [1/s]
@@ -92,14 +92,14 @@ def slo_capacity(
     BadRequest
         No objective is given, or there are too few requests for the percentile.
     """
+    requests = sent(start or 1.0)
     _check(requests, slo)
     bound = fluid_bound(replica, requests)
     step = math.log1p(precision)
 
     def look(k: int) -> tuple[Simulated, float]:
         rate = math.exp(k * step)
-        sent = _at(requests, rate)
-        return (player(sent) if player else simulate(replica, requests=sent)), rate
+        return (player(sent(rate)) if player else simulate(replica, requests=sent(rate))), rate
 
     return _search(
         look,
@@ -196,8 +196,8 @@ def _search(
 
 
 def probe_at(play: Callable[[Requests], Simulated], *, requests: Requests, slo: Slo, rate_per_s: float) -> LoadPoint:
-    """One rate, played and judged as the search does; objectives may be absent. [1/s]"""
-    return _probe(play(_at(requests, rate_per_s)), rate_per_s, slo=slo).point
+    """Requests of a rate, played and judged as the search does; objectives may be absent. [1/s]"""
+    return _probe(play(requests), rate_per_s, slo=slo).point
 
 
 def probe_clients(replica: ReplicaArrays, clients: int, *, requests: Requests, slo: Slo) -> LoadPoint:
@@ -312,10 +312,6 @@ def _check(requests: Requests, slo: Slo) -> None:
         raise BadRequest(
             f"{len(requests.prompt)} requests are too few for the {slo.percentile:g}th percentile; give {needed:.0f}"
         )
-
-
-def _at(requests: Requests, rate: float) -> Requests:
-    return requests._replace(sent_s=at_rate(requests.sent_s, rate))
 
 
 def _probe(run: Simulated, rate: float, *, slo: Slo) -> Probe:

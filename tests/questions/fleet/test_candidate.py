@@ -24,12 +24,12 @@ from tonnage.questions.answers import show
 from tonnage.questions.fleet import alternatives, plan
 from tonnage.questions.fleet.answer import FleetAlternative, FleetRequest
 from tonnage.questions.fleet.candidate import NEAR, Candidate, _best, candidates
+from tonnage.questions.fleet.capacities import simulate
 from tonnage.questions.fleet.hours import hours_of, ranges
 from tonnage.questions.fleet.plan import plan_fleet
 from tonnage.questions.fleet.problem import FleetContext, Solution, problem_of
 from tonnage.questions.fleet.question import fleet_request
 from tonnage.questions.fleet.stock import stock
-from tonnage.questions.fleet.verify import simulate
 
 CODE = {"model": "Qwen/Qwen2.5-Coder-7B", "rate": "2/s", "traffic": "code", "ttft": "500 ms", "tpot": "40 ms"}
 

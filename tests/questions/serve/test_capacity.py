@@ -33,6 +33,7 @@ from tonnage.questions.serve.option import Candidate
 from tonnage.questions.serve.plan import _configurations, outcome_of
 from tonnage.questions.serve.question import serve_request
 from tonnage.questions.simulate.traffic import traffic_of
+from tonnage.simulation.arrivals import stretched
 from tonnage.simulation.simulated import ReplicaArrays, StepArrays
 from tonnage.simulation.slo import slo_capacity
 
@@ -72,7 +73,7 @@ def at(share: float, seen: SearchedCapacity, *, start: float) -> SimulatedCapaci
     slower = table._replace(**{name: getattr(table, name) * share for name in TIMES})
     return slo_capacity(
         ReplicaArrays(slower, seen.trial.arrays.limits, seen.trial.arrays.delivery_s),
-        requests=seen.trial.requests,
+        sent=seen.trial.sent,
         slo=SLO,
         start=start,
         precision=PRECISION[True],
@@ -112,7 +113,7 @@ def test_other_requests_find_the_same() -> None:
         )
         found = slo_capacity(
             seen.trial.arrays,
-            requests=traffic_of(traffic).requests,
+            sent=stretched(traffic_of(traffic).requests),
             slo=SLO,
         )
         assert found.low_per_s <= seen.found.high_per_s and seen.found.low_per_s <= found.high_per_s

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec.structs import replace
 
 from tonnage.core.replica import Replica
-from tonnage.core.session_reuse import draw_reused
+from tonnage.core.session_reuse import reused_requests
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.simulate import SimulationTraffic
 from tonnage.errors import BadRequest, echo
@@ -126,7 +126,8 @@ def replay(
     from tonnage.simulation.slo import settled_requests
 
     slo, denser = serve.slo, traffic.requests._replace(sent_s=traffic.requests.sent_s * (1.0 - headroom))
-    sent = draw_reused(serve, replica, requests=denser)
+    rate = traffic.rate_per_s / (1.0 - headroom)
+    sent = reused_requests(serve, replica, requests=denser)(rate / replicas)
     arrays = arrays_of(serve, replica, requests=sent)
     run = simulate_fleet(arrays, requests=sent, replicas=replicas)
     kept = settled_requests(run)

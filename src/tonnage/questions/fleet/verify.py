@@ -1,5 +1,5 @@
 """
-Played request by request: what candidates of a fleet carry, and whether the picked one holds the objectives.
+Played request by request: does the picked fleet hold the objectives?
 
 Behind the picked fleet the router deals each bucket's requests to the kinds of replica in the proportions that the
 programme chose, and among replicas of one kind to the one with the fewest in flight.
@@ -14,90 +14,23 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from msgspec.structs import replace
 
-from tonnage.core.replica import replica_arrays
-from tonnage.core.stop import stop_asked
+from tonnage.core.replica import Replica, replica_arrays
+from tonnage.core.session_reuse import reused_requests
 from tonnage.optimize.highs import UNLIMITED, Column, Row
 from tonnage.optimize.programme import Programme, solve
 from tonnage.questions.fleet.answer import FleetCheck, FleetWorkload
-from tonnage.questions.fleet.candidate import NEAR, Candidate, lengths_served
-from tonnage.questions.fleet.hours import SEED, of_bucket
+from tonnage.questions.fleet.candidate import Candidate, lengths_served
+from tonnage.questions.fleet.hours import SEED
 from tonnage.questions.fleet.other_workloads import service_s
-from tonnage.questions.fleet.problem import FleetContext, Solution
+from tonnage.questions.fleet.problem import Solution
 from tonnage.questions.serve.option import has_objectives
 from tonnage.record import Record
 from tonnage.simulation.simulated import Requests
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from tonnage.simulation.serving import Simulated
-
-
-def simulate(asked: FleetContext, *, names: set[str]) -> FleetContext:
-    """The context with candidates of those names simulated, each once; samples and training stay as they are."""
-    done: dict[str, Candidate] = {}
-    for candidate in asked.chances:
-        # What carries samples or trains has no requests of prompts and answers to play.
-        played = asked.request.workloads[candidate.workload].kind in {"serve", "batch"}
-        if (
-            played
-            and not stop_asked()
-            and candidate.name in names
-            and not candidate.simulated
-            and candidate.name not in done
-        ):
-            done[candidate.name] = _with_simulation(asked, candidate)
-    found = [
-        replace(candidate, rates=one.rates, capacities=one.capacities, simulated=True)
-        if (one := done.get(candidate.name)) is not None
-        else candidate
-        for candidate in asked.chances
-    ]
-    return replace(asked, chances=tuple(_with_what_was_learnt(asked, found)))
-
-
-def _with_simulation(asked: FleetContext, candidate: Candidate) -> Candidate:
-    """The candidate with simulated capacities of each bucket alone, 0 where a lone request misses."""
-    from tonnage.questions.serve.capacity_search import search_capacity
-
-    workload = asked.request.workloads[candidate.workload]
-    requests, which = asked.requests_of(candidate.workload)
-    rates = []
-    for bucket, point in enumerate(candidate.points):
-        if point is None:
-            rates.append(0.0)
-            continue
-        assert workload.serve is not None and candidate.replica is not None
-        here = lengths_served(workload.serve, workload, bucket=bucket)
-        mine = of_bucket(requests, which, bucket=bucket)
-        found = search_capacity(here, candidate.replica, requests=mine, guess=point, close=False)
-        rates.append(found.found.low_per_s if found.best is not None else 0.0)
-    return replace(candidate.carrying(workload, tuple(rates)), simulated=True)
-
-
-def _with_what_was_learnt(asked: FleetContext, found: list[Candidate]) -> list[Candidate]:
-    """
-    The candidates; those not simulated carry at most `NEAR` times the best simulated share of the mean field's rate.
-
-    Where one prompt in twenty decides, all carry a fifth of what averages say: a programme that takes the others at
-    their averages picks whatever was not simulated, round after round.
-    """
-    best: dict[tuple[int, int], float] = {}
-    for one in (one for one in found if one.simulated):
-        for bucket, (rate, point) in enumerate(zip(one.capacities, one.points, strict=True)):
-            if point is not None and rate > 0:
-                key = (one.workload, bucket)
-                best[key] = max(best.get(key, 0.0), rate / point.rate_per_s)
-    return [
-        one
-        if one.simulated or not one.odds
-        else one.carrying(
-            asked.request.workloads[one.workload],
-            tuple(
-                0.0 if point is None else point.rate_per_s * min(1.0, NEAR * best.get((one.workload, bucket), 1.0))
-                for bucket, point in enumerate(one.points)
-            ),
-        )
-        for one in found
-    ]
 
 
 MAX_REPLICAS: Final = 12
@@ -301,7 +234,7 @@ def _check(
     n = min(REQUESTS, len(drawn[0].prompt))
     times: list[tuple[Any, Any, Any]] = []
     refused = 0
-    for group, run in _played_groups(base, groups, drawn, n):
+    for group, run in _played_groups(base, workload, groups, drawn=drawn, n=n):
         from tonnage.simulation.slo import settled_requests
 
         kept = settled_requests(run)
@@ -396,26 +329,28 @@ def _check_waiting(base: FleetCheck, workload: FleetWorkload, groups: list[Group
 
 
 def _played_groups(
-    base: FleetCheck, groups: list[Group], drawn: tuple[Requests, Any], n: int
+    base: FleetCheck, workload: FleetWorkload, groups: list[Group], *, drawn: tuple[Requests, Any], n: int
 ) -> list[tuple[Group, Simulated]]:
     """A simulation of each group that gets requests, of the first `n`; of many replicas a few with their share."""
     from tonnage.simulation.arrivals import at_rate
     from tonnage.simulation.router import simulate_fleet
     from tonnage.simulation.serving import select_requests
 
-    requests = drawn[0].pick(slice(n))
+    requests, which = drawn[0].pick(slice(n)), drawn[1][:n]
     requests = requests._replace(sent_s=at_rate(requests.sent_s, base.rate_per_s))
-    dealt = _dealt(groups, drawn[1][:n])
+    dealt = _dealt(groups, which)
     rng = np.random.Generator(np.random.PCG64(SEED + 1))
     thinned = rng.random(n)
     found = []
     for i, group in enumerate(groups):
         replicas = min(group.replicas, MAX_REPLICAS)
-        mine = select_requests(requests, (dealt == i) & (thinned < replicas / group.replicas))
+        chosen = (dealt == i) & (thinned < replicas / group.replicas)
+        mine, replica = select_requests(requests, chosen), group.candidate.replica
         if not len(mine.prompt):
             continue
-        replica = group.candidate.replica
         assert replica is not None
+        share = base.rate_per_s * len(mine.prompt) / n / replicas
+        mine = _reused(workload, replica, requests=mine, which=which[chosen], rate_per_s=share)
         arrays = replica_arrays(
             replica,
             kv_tokens=replica.kv_tokens,
@@ -426,6 +361,22 @@ def _played_groups(
         run = simulate_fleet(arrays, requests=mine, replicas=replicas, rule="least-loaded")
         found.append((group, run))
     return found
+
+
+def _reused(
+    workload: FleetWorkload, replica: Replica, *, requests: Requests, which: NDArray[Any], rate_per_s: float
+) -> Requests:
+    """The requests with the prompts of sessions, and what the cache of one replica gives of them at its rate."""
+    from tonnage.simulation.serving import select_requests
+
+    assert workload.serve is not None
+    columns = [requests.prompt.copy(), requests.output.copy(), requests.cached.copy()]
+    for bucket in np.unique(which):
+        here, mine = lengths_served(workload.serve, workload, bucket=int(bucket)), which == bucket
+        found = reused_requests(here, replica, requests=select_requests(requests, mine))(rate_per_s)
+        for column, values in zip(columns, (found.prompt, found.output, found.cached), strict=True):
+            column[mine] = values
+    return requests._replace(prompt=columns[0], output=columns[1], cached=columns[2])
 
 
 def _dealt(groups: list[Group], which: np.ndarray[Any, Any]) -> Any:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec.structs import replace
 
 from tonnage.core.replica import Replica, replica_arrays
-from tonnage.core.session_reuse import draw_reused
+from tonnage.core.session_reuse import reused_requests
 from tonnage.domain.plan import SimulatedCapacity
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
@@ -65,17 +65,23 @@ class Trial(NamedTuple):
     slo: Slo
     arrays: ReplicaArrays
     """Of the replica, or of one worker."""
-    requests: Requests
+    sent: Callable[[float], Requests]
+    """The requests as they come at a rate of the whole replica or unit. [1/s]"""
+    usual_per_s: float
+    """Rate at whose hits clients that wait are played: no rate of theirs is known before. [1/s]"""
     play: Play
     """What plays requests on the replica, or on the unit."""
     alone: bool
     """It is a replica, whose binding resource can be told."""
 
+    @property
+    def requests(self) -> Requests:
+        """As they come at the usual rate."""
+        return self.sent(self.usual_per_s)
+
     def at(self, rate_per_s: float) -> Point:
         """What requests see at a rate of the whole replica or unit, by simulation."""
-        from tonnage.simulation.arrivals import at_rate
-
-        run = self.play(self.requests._replace(sent_s=at_rate(self.requests.sent_s, rate_per_s)))
+        run = self.play(self.sent(rate_per_s))
         return point_of(run, rate=rate_per_s, percentile=self.slo.percentile)
 
     def of_clients(self, clients: int) -> Point:
@@ -93,7 +99,7 @@ class Trial(NamedTuple):
 
         return slo_capacity(
             self.arrays,
-            requests=self.requests,
+            sent=self.sent,
             slo=self.slo,
             start=start_per_s,
             precision=precision,
@@ -157,10 +163,19 @@ def trial_of(
     holds so many at once (`held`, else what `guess` says). `close` takes more of them.
     """
     drawn = front_requests(request, requests, concurrency=held or guess.concurrency, close=close)
-    few = draw_reused(request, replica, requests=drawn)
-    arrays = arrays_of(request, replica, requests=few, in_flight=guess.concurrency)
+    caches = 1 if unit is None else unit.prefill or unit.decode
+    reused = reused_requests(request, replica, requests=drawn)
+
+    def sent(rate_per_s: float) -> Requests:
+        from tonnage.simulation.arrivals import at_rate
+
+        found = reused(rate_per_s / caches)
+        return found._replace(sent_s=at_rate(found.sent_s, rate_per_s))
+
+    usual = caches * replica.reuse.rate_per_s if replica.reuse is not None else guess.rate_per_s
+    arrays = arrays_of(request, replica, requests=sent(usual), in_flight=guess.concurrency)
     play = partial(_played, arrays) if unit is None else unit_player(unit, replica, arrays=arrays)
-    return Trial(request.slo, arrays, few, play, unit is None)
+    return Trial(request.slo, arrays, sent, usual, play, unit is None)
 
 
 def search_capacity(
@@ -212,7 +227,7 @@ def load_curve(
         seen = [one for one in map(probe, counts) if not known(one.rate_per_s)]
     else:
         rates = [share * found.rate_per_s for share in CURVE if not known(share * found.rate_per_s)]
-        seen = [probe_at(trial.play, requests=trial.requests, slo=trial.slo, rate_per_s=rate) for rate in rates]
+        seen = [probe_at(trial.play, requests=trial.sent(rate), slo=trial.slo, rate_per_s=rate) for rate in rates]
     tried = sorted((*found.tried, *seen), key=lambda one: one.rate_per_s)
     twice = 2.0 * (found.tried or tried)[0].ttft_s[0]
     return replace(

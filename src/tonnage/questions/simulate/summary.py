@@ -231,6 +231,7 @@ def _capacity_of(
     """
     if not asked.capacity or partial:
         return None, partial
+    from tonnage.simulation.arrivals import stretched
     from tonnage.simulation.slo import slo_capacity
 
     if asked.slo is None:
@@ -238,7 +239,7 @@ def _capacity_of(
     if asked.traffic.concurrency:
         raise BadRequest("capacity is a rate; give traffic a rate instead of a concurrency")
     try:
-        found = slo_capacity(replica, requests=traffic.requests, slo=asked.slo)
+        found = slo_capacity(replica, sent=stretched(traffic.requests), slo=asked.slo)
     except KeyboardInterrupt:
         return None, True
     seen = CapacityFound(
