@@ -54,6 +54,20 @@ def test_more_confidence_never_costs_less() -> None:
     assert [one.chance for one in first] == sorted(one.chance or 0.0 for one in first)
 
 
+def test_a_later_deadline_is_never_dearer() -> None:
+    # Verda charges steps of ten minutes: 12 instances for 77.17 h were dearer than 15 for 61.67.
+    made = [
+        tonnage.plan_batch(
+            model="meta-llama/Llama-3.1-8B-Instruct", items="30M", prompt_tokens=1000, output_tokens=800,
+            accelerator="H100", provider="verda", precision="bf16", confidence=0.9, deadline=f"{days} days",
+        )
+        for days in (5.0, 7.0, 8.691, 12.0, 20.0)
+    ]  # fmt: skip
+    costs = [one.options[0].cost.value for one in made]
+    assert all(one.options[0].sure for one in made)
+    assert costs == sorted(costs, reverse=True), costs
+
+
 def test_the_bill_is_the_sum_of_its_parts_and_of_its_hours(nightly: Any) -> None:
     for option in nightly.options:
         assert sum(part.value for part in option.cost.parts) == pytest.approx(option.cost.value, rel=1e-9)

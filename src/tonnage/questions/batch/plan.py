@@ -269,8 +269,8 @@ def _offers(request: Batch, site: Site, ranks: int) -> list[tuple[Offer, str]]:
 
 def _size_run(request: Batch, at: Candidate) -> JobRun | Verdict:
     """
-    The job on as many instances as keep the deadline with the confidence asked for, else on as many as the estimate
-    needs, else why not. The budget is kept by the estimate; without a deadline, see `_without_haste`.
+    The job on the cheapest number of instances that keeps the deadline with the confidence asked for, else with which
+    the estimate does, else why not. The budget is kept by the estimate; without a deadline, see `_without_haste`.
     """
     most = at.fastest
     if most < 1:
@@ -282,7 +282,7 @@ def _size_run(request: Batch, at: Candidate) -> JobRun | Verdict:
         firm, middle = (at.instances_by(request.deadline_s, speed=each) for each in (min(1.0, speed), 1.0))
         if middle is None or middle > most:
             return narrative.too_late(request, at.run(most))
-        run = at.run(firm if firm is not None and firm <= most else middle)
+        run = at.cheapest_from(firm if firm is not None and firm <= most else middle)
     if request.budget_usd is not None and run.usd > request.budget_usd:
         return narrative.too_expensive(request, run)
     chance = _chance(request, at, run.instances)

@@ -136,11 +136,30 @@ class Candidate(Record, kw_only=True):
         Fewest instances that finish by then at that speed, whatever limits there are; None when not even the start
         leaves time.
         """
-        left = (deadline_s - self.start.total_s) * self.useful * self.available
-        if left <= 0:
+        return self._instances_in((deadline_s - self.start.total_s) * self.useful * self.available, speed=speed)
+
+    def _instances_in(self, work_s: float, *, speed: float = 1.0) -> int | None:
+        """Fewest instances whose work takes so long at most, None where that is no time."""
+        if work_s <= 0:
             return None
-        replicas = max(1, math.ceil(self.work.items / (left * self.work.items_per_s * speed) - 1e-9))
+        replicas = max(1, math.ceil(self.work.items / (work_s * self.work.items_per_s * speed) - 1e-9))
         return math.ceil(replicas / self.side_by_side) * self.step
+
+    def cheapest_from(self, fewest: int) -> JobRun:
+        """
+        The job on the number of instances that costs least, from the `fewest` on: with more of them less time may be
+        lost to the provider's rounding than their starts take, so that a later deadline is never dearer.
+        """
+        run = best = self.run(fewest)
+        # Time on all instances together only grows with their number.
+        while run.usd / run.billed_hours * run.running_s / SECONDS_PER_HOUR < best.usd:
+            less_s = run.billed_hours * SECONDS_PER_HOUR - self.rules.step_s
+            more = self._instances_in(less_s * self.useful - self.start.total_s)
+            if more is None or not run.instances < more <= self.fastest:
+                break
+            run = self.run(more)
+            best = min(best, run, key=lambda one: one.usd)
+        return best
 
 
 class JobRun(Record, kw_only=True):
