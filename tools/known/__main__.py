@@ -35,17 +35,21 @@ PAGE = ROOT / "docs" / "known.md"
 SILICON = "ai-dynamo/aiconfigurator, silicon_sample.csv"
 """Source of the table that names none in its rows."""
 
-PLANNED = (
-    "",
-    "## Published training runs, planned",
-    "",
-    "Of each source, model, accelerator, method and format the run on the most accelerators, eight or more, asked of",
-    "`plan` with its layout withheld: model, accelerators, batch, length, format, software. *Off by* is the median",
-    "of how far the speed of the plan is from the published one (its time and cost are as far off), *inside* how often",
-    "the published lies in the plan's interval, *as fast as predicted* how often the plan is at least 0.9 times as",
-    "fast as the published layout is predicted to be. [Every run](known/planned-runs.csv).",
-)
-"""The head of the table of planned runs."""
+PLANNED = {
+    "training runs": (
+        "Of each source, model, accelerator, method and format the run on the most accelerators, eight or more, asked",
+        "of `plan` with its layout withheld: model, accelerators, batch, length, format, software. *Off by* is the",
+        "median of how far the speed of the plan is from the published one (its time and cost are as far off),",
+        "*inside* how often the published lies in the plan's interval, *as fast as predicted* how often the plan is at",
+        "least 0.9 times as fast as the published layout is predicted to be. [Every run](known/planned-runs.csv).",
+    ),
+    "servers": (
+        "Of each source, model, accelerator and format the full server whose accelerators each give most, asked of",
+        "`plan batch` with layout and format of the cache withheld: model, part, lengths, format, engine. The release",
+        "is today's, and lengths spread where those that were published are all alike.",
+    ),
+}
+"""The heads of the tables of planned runs: what of, and how they were asked."""
 UNITS = {
     "tpot_ms": "ms a token", "ttft_ms": "ms to the first token", "output_tokens_per_s": "output tokens/s",
     "total_tokens_per_s": "tokens/s",
@@ -155,8 +159,10 @@ def page(found: Iterable[Answered], planned: Sequence[Planned] = ()) -> str:
         "",
         *(f"- {each.point.what}: {each.point.cause}." for each in wrong if each.point.cause),
     ]
-    if planned:
-        lines += [*PLANNED, "", *summary(planned)]
+    for what, told in PLANNED.items():
+        own = [one for one in planned if (one.method == "serve") is (what == "servers")]
+        if own:
+            lines += ["", f"## Published {what}, planned", "", *told, "", *summary(own)]
     for kind in ("serving", "training", "local"):
         lines += ["", f"## All of {kind}", "", *_table([each for each in rows if each.point.kind == kind])]
     return "\n".join(lines) + "\n"

@@ -18,6 +18,8 @@ from tonnage.domain.refusal import refusal
 
 _STAGES: Final = (1, 2, 3, 4, 6, 8)
 """Devices over which layers are spread."""
+_HALVED: Final = (2, 4, 8)
+"""Stages of a pipeline within a node."""
 WIDEST_TP: Final = 16
 """Ranks of tensor parallelism, at most: an instance of today has no more, and shards of a rack would be slivers."""
 WIDEST: Final = 64
@@ -63,7 +65,8 @@ def replica_layouts(
     A `layered` engine spreads layers over the devices of a node, and nothing else.
 
     Tensor parallelism stays inside a node, or the scale-up domain of `domain` accelerators whose trays are rented
-    one by one (its all-reduces need the fast link); pipeline stages span nodes when one node is too small. Latent
+    one by one (its all-reduces need the fast link); pipeline stages span nodes when one node is too small, and the
+    accelerators of a node that no fast link joins, as PCIe carries what stages pass on and slows all-reduces. Latent
     attention adds data-parallel attention with expert parallelism, because its cache is replicated under tp; that
     exchange goes over the network too, up to `WIDEST` accelerators.
     """
@@ -80,6 +83,8 @@ def replica_layouts(
             options.append(Layout(tp=tp, ep=tp))
         if moe and latent and tp > 1:
             options.append(Layout(dp=tp, ep=tp))
+        if accelerator.link.domain < tp <= per_node:
+            options += [Layout(tp=tp // stages, pp=stages) for stages in _HALVED if tp % stages == 0]
         yield from (layout for layout in options if legal(model, layout).ok)
         tp *= 2
     nodes = 2

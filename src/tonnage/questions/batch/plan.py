@@ -39,6 +39,7 @@ from tonnage.questions.batch import narrative
 from tonnage.questions.batch.narrative import batch_break_even
 from tonnage.questions.batch.work import Candidate, JobRun, Work, candidate_of, option_of
 from tonnage.questions.serve import limits
+from tonnage.questions.serve.variations import Variations
 
 LARGEST_REPLICA: Final = 32
 SIZES_LOOKED_AT: Final = 3
@@ -184,6 +185,7 @@ def _as_serve(request: Batch) -> Serve:
         lengths=request.lengths,
         concurrency=1.0,
         precisions=request.precisions,
+        quality_floor=request.quality_floor,
         engines=request.engines,
         filters=request.filters,
     )
@@ -192,21 +194,26 @@ def _as_serve(request: Batch) -> Serve:
 def _works(asked: Context[Batch], site: Site, *, startable: bool) -> Iterator[Work | Infeasible]:
     """
     Every configuration of one site that can do the job or why not, small layouts first, until a few sizes of each
-    format work.
+    format work; each with a cache in FP8, too, where its quality is published.
     """
     request, domain = _as_serve(asked.request), reach_of(site)
+    variations = Variations(request, asked.model)
     most = site.largest(LARGEST_REPLICA, allowed=request.filters.max_count)
     for engine in request.engines:
         for of_format in limits.configurations(
             request, asked.model, site=site, engine=engine, most=most, domain=domain, startable=startable
         ):
-            served = 0
+            sizes = set[int]()
             for configuration in of_format:
+                if configuration.layout.ranks not in sizes and len(sizes) == SIZES_LOOKED_AT:
+                    break
                 work = _work(asked, configuration)
                 yield work
-                served += isinstance(work, Work)
-                if served >= SIZES_LOOKED_AT:
-                    break
+                if isinstance(work, Work):
+                    sizes.add(configuration.layout.ranks)
+                limit = work.verdict.limit if isinstance(work, Infeasible) else "cache"
+                for precision, _ in variations.caches(site, configuration)[1:] if limit == "cache" else ():
+                    yield _work(asked, replace(configuration, precision=precision))
 
 
 def _work(asked: Context[Batch], configuration: Configuration) -> Work | Infeasible:

@@ -294,8 +294,10 @@ def _outcomes_at(search: _Search, *, startable: bool) -> Iterator[Candidate | In
         for of_format in limits.configurations(
             allowed, model, site=held, engine=engine, most=most, startable=startable
         ):
-            served = 0
+            sizes = set[int]()
             for configuration in of_format:
+                if configuration.layout.ranks not in sizes and len(sizes) == SIZES_LOOKED_AT:
+                    break
                 outcome = _evaluate(search, configuration)
                 yield outcome
                 serves = isinstance(outcome, Candidate)
@@ -306,9 +308,8 @@ def _outcomes_at(search: _Search, *, startable: bool) -> Iterator[Candidate | In
                         if isinstance(varied, Candidate):
                             serves = True
                             yield varied
-                served += serves
-                if served >= SIZES_LOOKED_AT:
-                    break
+                if serves:
+                    sizes.add(configuration.layout.ranks)
 
 
 def _evaluate(search: _Search, run: Configuration) -> Candidate | Infeasible:

@@ -104,7 +104,7 @@ class Variations:
         """
         Variations of a configuration that serves (`limit` None), or of one that this limit stops, which they may lift.
         """
-        caches = self._caches(site, tried) if limit != "ttft" else [(tried.precision, 1.0)]
+        caches = self.caches(site, tried) if limit != "ttft" else [(tried.precision, 1.0)]
         engines = [(tried.engine, 1.0)]
         if limit != "cache":
             engines += self._engines(site, tried)
@@ -112,7 +112,8 @@ class Variations:
             if (precision, engine) != (tried.precision, tried.engine):
                 yield replace(tried, precision=precision, engine=engine), more * gain
 
-    def _caches(self, site: Site, tried: Configuration) -> list[tuple[Precision, float]]:
+    def caches(self, site: Site, tried: Configuration) -> list[tuple[Precision, float]]:
+        """The configuration's own formats and those with a narrower cache, and how much more it may hold."""
         own = [(tried.precision, 1.0)]
         part = site.accelerator
         able = part.vendor in FP8_CACHE and "fp8" in part.peaks and engine_spec(tried.engine.name).fp8_cache
