@@ -5,8 +5,9 @@ Pairs of questions of which the second asks no more or may choose among more: do
 
 Two prices of every plan are compared: *cheapest at 50 %*, the lowest among its options that have at least an even
 chance, and *cheapest at the asked confidence*. The second of a pair has a looser TTFT, TPOT, deadline, budget or
-confidence, or one more part, format, engine, provider or term, or more accelerators to choose from. Options in weights
-that nobody published rank behind those that load, whatever they cost, as do those at a price that no seller states.
+confidence (no less than even), or one more part, format, engine, provider or term, or more accelerators to choose from.
+Options in weights that nobody published, and unasked those of fewer than eight bits, rank behind those that load,
+whatever they cost, as do those at a price that no seller states.
 Both are asked through `answer`, as a request file is. Questions are drawn as for the laws of `tools/choices.py`, of
 serving also those that are simulated. Pairs that got dearer are printed one a line; the exit code is 1 where there is
 any. Runs that have no deadline, and that no count allowed ends within what is called patience, are not compared: there
@@ -49,7 +50,7 @@ from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.errors import TonnageError
 from tonnage.questions.ask import answer
 from tonnage.questions.fleet.answer import FleetPlan
-from tonnage.questions.serve.limits import unmade
+from tonnage.questions.serve.limits import starts, unmade
 
 EVEN: Final = 0.5
 NEVER: Final = Cost(secondary=True, late=True, amount=math.inf)
@@ -95,17 +96,24 @@ def cheapest(plan: PlanHeader[Any], *, patience_s: float = math.inf) -> Cheapest
         return min(map(cost, kept), default=NEVER)
 
     even = least(o for o in options if o.chance is None or o.chance >= EVEN)
-    if isinstance(plan, ServePlan):
-        even = min(even, *(Cost(False, False, p.usd_per_hour) for p in plan.confidence_prices), NEVER)
+    if isinstance(plan, ServePlan) and options:
+        behind = _lacks_checkpoint(plan, options[0])
+        even = min(even, *(Cost(behind, False, p.usd_per_hour) for p in plan.confidence_prices), NEVER)
     return Cheapest(even, least(o for o in options if o.sure))
 
 
 def _lacks_checkpoint(plan: RankedPlan[Any, Any], option: Any) -> bool:
-    """Whether an option of a service or batch is in weights that nobody published."""
+    """
+    Whether an option of a service or batch is in weights that nobody published, or in ones that are only looked at
+    where no other serves: of fewer than eight bits, unless asked for.
+    """
     request = plan.request
     if not isinstance(request, Serve | Batch):
         return False
-    return unmade(option.configuration, request=request, model=resolve_text(request.model, additions=NOTHING))
+    run, model = option.configuration, resolve_text(request.model, additions=NOTHING)
+    as_serve = Serve(model=request.model, lengths=request.lengths)
+    given = request.precisions or starts(run.precision, as_serve, model, run.engine.name)
+    return not given or unmade(run, request=request, model=model)
 
 
 def drawn_fleet(draw: random.Random) -> Fields:
@@ -153,7 +161,7 @@ def looser(asked: Fields, draw: random.Random) -> Iterator[tuple[str, Fields]]:
                 loads = [*asked["workloads"][:i], wider, *asked["workloads"][i + 1 :]]
                 yield name, asked | {"workloads": loads}
     if "confidence" in asked:
-        yield "confidence", asked | {"confidence": round(asked["confidence"] - draw.uniform(0.02, 0.3), 3)}
+        yield "confidence", asked | {"confidence": max(EVEN, round(asked["confidence"] - draw.uniform(0.02, 0.3), 3))}
     if "max_accelerators" in asked:
         yield "count", asked | {"max_accelerators": asked["max_accelerators"] * draw.choice((2, 3, 4))}
     for name, known in (
