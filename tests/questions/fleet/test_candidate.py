@@ -23,9 +23,10 @@ from tonnage.optimize.fleet import Fleet, FleetProblem, cheapest_fleet
 from tonnage.questions.answers import show
 from tonnage.questions.fleet import alternatives, plan
 from tonnage.questions.fleet.answer import FleetAlternative, FleetRequest
-from tonnage.questions.fleet.candidate import NEAR, Candidate, _best, candidates
+from tonnage.questions.fleet.candidate import Candidate, _best, candidates
 from tonnage.questions.fleet.capacities import simulate
 from tonnage.questions.fleet.hours import hours_of, ranges
+from tonnage.questions.fleet.near_least import NEAR
 from tonnage.questions.fleet.plan import plan_fleet
 from tonnage.questions.fleet.problem import FleetContext, Solution, problem_of
 from tonnage.questions.fleet.question import fleet_request

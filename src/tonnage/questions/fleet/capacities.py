@@ -5,8 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from tonnage.core.stop import stop_asked
-from tonnage.questions.fleet.candidate import NEAR, Candidate, lengths_served
+from tonnage.questions.fleet.candidate import Candidate, lengths_served
 from tonnage.questions.fleet.hours import of_bucket
+from tonnage.questions.fleet.near_least import NEAR
 from tonnage.questions.fleet.problem import FleetContext
 
 

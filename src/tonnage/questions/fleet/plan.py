@@ -30,10 +30,11 @@ from tonnage.optimize.fleet import Fleet, FleetProblem, Way, cheapest_fleet, lea
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.questions.fleet import alternatives, narrative, refusals
 from tonnage.questions.fleet.answer import FleetAlternative, FleetPlan, FleetRequest
-from tonnage.questions.fleet.candidate import Candidate, candidates, keep_near_least
+from tonnage.questions.fleet.candidate import Candidate, candidates
 from tonnage.questions.fleet.capacities import simulate
 from tonnage.questions.fleet.hours import hours_of
 from tonnage.questions.fleet.narrative import bill_of, first_measurement, kinds_of, replicas_of
+from tonnage.questions.fleet.near_least import keep_near_least
 from tonnage.questions.fleet.other_workloads import run_candidates, run_stock, runs_of, sample_candidates
 from tonnage.questions.fleet.problem import FleetContext, Solution, problem_of
 from tonnage.questions.fleet.refusals import BY_NEARNESS, Misses
