@@ -207,6 +207,7 @@ def with_reuse(
     best_of: Callable[[Replica], Point | None],
     answers: bool = True,
     near: Replica | None = None,
+    rate_per_s: float | None = None,
 ) -> Replica:
     """
     The replica as `build` makes it from lengths, with what its cache gives at the rate that it then takes.
@@ -214,7 +215,8 @@ def with_reuse(
     As built, without that, where nothing is known of sessions, hits are stated, the engine caches no prefixes or the
     model does not fit. `best_of` gives the largest load that a replica takes within the objectives, None where there
     is none. Without `answers` it is a worker that computes prompts and hands their caches over. The search begins at a
-    replica `near` whose cache was found to give about as much, else at one without reuse.
+    replica `near` whose cache was found to give about as much, else at one without reuse; where it is known what it
+    takes (`rate_per_s`), nothing is searched.
     """
     lengths = _stated_hits(request)
     profile = profile_of(request.sessions, lengths)
@@ -228,10 +230,10 @@ def with_reuse(
     long_prompt = lengths.prompt_p95 or float(np.quantile(turns.prompt, 0.95))
     best = best_of(plain)
     # Where the whole prompt is too slow, what sessions leave of it may not be: a first guess from the work alone.
-    rate = best.rate_per_s if best is not None else 0.5 / max(plain.times.prefill_work_s, 1e-6)
+    rate = rate_per_s or (best.rate_per_s if best is not None else 0.5 / max(plain.times.prefill_work_s, 1e-6))
     token_s = plain.times.prefill_s / (plain.reuse.computed_tokens if plain.reuse else max(1.0, lengths.prompt_tokens))
     found, slope, before = plain, FALLS, (0.0, 0.0)
-    for _ in range(ROUNDS):
+    for _ in range(1 if rate_per_s else ROUNDS):
         met = turns_apart(turns, 0.0 if best is None else best.ttft_mean_s + lengths.output_tokens * best.tpot_mean_s)
         reuse, classes = reused_at(request, plain, turns=met, rate_per_s=rate, token_s=token_s)
         reuse = replace(reuse, answers=answers)
@@ -276,15 +278,24 @@ def turns_apart(turns: SteadyTurns, answered_s: float) -> SteadyTurns:
     return turns._replace(gap_s=np.maximum(turns.gap_s, answered_s), until_s=np.maximum(turns.until_s, answered_s))
 
 
+def replica_at(request: Serve, configuration: Configuration, *, replica: Replica, rate_per_s: float) -> Replica:
+    """A replica with what its cache gives at another rate than its capacity by averages; itself without reuse."""
+    if replica.reuse is None:
+        return replica
+    at = replica.placement
+    build = partial(build_replica, model=at.model, accelerator=at.accelerator, configuration=configuration)
+    return with_reuse(request, build=build, best_of=partial(_best_of, request), near=replica, rate_per_s=rate_per_s)
+
+
+def _best_of(request: Serve, replica: Replica) -> Point | None:
+    """The largest load that a replica takes within the objectives."""
+    return state_of(request, replica).largest()[0] if replica.times else None
+
+
 def reusing_replica(request: Serve, configuration: Configuration, *, model: Model, accelerator: Accelerator) -> Replica:
     """The replica of a configuration for the request's lengths and sessions."""
-
     build = partial(build_replica, model=model, accelerator=accelerator, configuration=configuration)
-
-    def best_of(replica: Replica) -> Point | None:
-        return state_of(request, replica).largest()[0] if replica.times else None
-
-    return with_reuse(request, build=build, best_of=best_of)
+    return with_reuse(request, build=build, best_of=partial(_best_of, request))
 
 
 def reused_at(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from tonnage.core.replica import state_of
+from tonnage.core.session_reuse import replica_at
 from tonnage.core.stop import stop_asked
+from tonnage.domain.plan import Configuration
 from tonnage.questions.fleet.candidate import Candidate, lengths_served
 from tonnage.questions.fleet.hours import of_bucket
 from tonnage.questions.fleet.near_least import NEAR
 from tonnage.questions.fleet.problem import FleetContext
+from tonnage.questions.serve.chance import Curve, Odds
 
 
 def simulate(asked: FleetContext, *, names: set[str]) -> FleetContext:
@@ -26,7 +30,7 @@ def simulate(asked: FleetContext, *, names: set[str]) -> FleetContext:
         ):
             done[candidate.name] = _with_simulation(asked, candidate)
     found = [
-        replace(candidate, rates=one.rates, capacities=one.capacities, simulated=True)
+        replace(candidate, rates=one.rates, capacities=one.capacities, odds=one.odds, points=one.points, simulated=True)
         if (one := done.get(candidate.name)) is not None
         else candidate
         for candidate in asked.chances
@@ -40,7 +44,9 @@ def _with_simulation(asked: FleetContext, candidate: Candidate) -> Candidate:
 
     workload = asked.request.workloads[candidate.workload]
     requests, which = asked.requests_of(candidate.workload)
-    rates = []
+    run = candidate.configuration
+    assert isinstance(run, Configuration)
+    rates, chances, points = [], [*candidate.odds], [*candidate.points]
     for bucket, point in enumerate(candidate.points):
         if point is None:
             rates.append(0.0)
@@ -50,7 +56,14 @@ def _with_simulation(asked: FleetContext, candidate: Candidate) -> Candidate:
         mine = of_bucket(requests, which, bucket=bucket)
         found = search_capacity(here, candidate.replica, requests=mine, guess=point, close=False)
         rates.append(found.found.low_per_s if found.best is not None else 0.0)
-    return replace(candidate.carrying(workload, tuple(rates)), simulated=True)
+        if found.best is not None and chances[bucket] is not None:
+            own = replica_at(here, run, replica=candidate.replica, rate_per_s=rates[-1])
+            state = state_of(here, own)
+            points[bucket] = averages = state.largest()[0] or point
+            odds = Odds(Curve(here, own, state=state), here.slo)
+            chances[bucket] = odds.as_seen(found.best, binds=found.found.limit, best=averages.rate_per_s)
+    candidate = replace(candidate, odds=tuple(chances), points=tuple(points), simulated=True)
+    return candidate.carrying(workload, tuple(rates))
 
 
 def _with_what_was_learnt(asked: FleetContext, found: list[Candidate]) -> list[Candidate]:

@@ -73,7 +73,8 @@ class _ScaledCandidate(Record, kw_only=True):
     def odds_under(self, slo: Slo) -> Odds:
         """Its chances under some objectives."""
         if slo not in self.odds:
-            self.odds[slo] = Odds(self.candidate.odds.curve, slo)
+            odds = self.candidate.odds
+            self.odds[slo] = Odds(odds.curve, slo, stretch=odds.stretch, scale=odds.scale)
         return self.odds[slo]
 
     def most_under(self, request: Serve) -> tuple[Point | None, str]:

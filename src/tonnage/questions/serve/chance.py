@@ -28,11 +28,14 @@ from tonnage.domain.answer import Spread
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
 from tonnage.simulation.capacity import LONE, Point, Steady, stated
+from tonnage.simulation.mean_step import LEAST
 
 POINTS: Final = 28
 """Loads at which the steady state is computed, but for a lone request spaced evenly in logarithm."""
 FEW: Final = 0.25
 """The second of them, or half of the largest where that is less: below it requests hardly meet. [requests]"""
+MARGIN: Final = 1.9
+"""Simulated capacity over the steady states', at most: as seen over configurations and loads (log, 2026-11-23). [-]"""
 PRECISE: Final = 1.004
 """A capacity is narrowed to this factor. [-]"""
 BEYOND_DOUBT: Final = 1e-6
@@ -98,18 +101,55 @@ class Curve:
 class Odds:
     """The chances of one replica under some objectives, at any load of its own."""
 
-    def __init__(self, curve: Curve, slo: Slo) -> None:
-        self.curve = curve
+    def __init__(
+        self, curve: Curve, slo: Slo, *, stretch: Mapping[str, float] | None = None, scale: float = 1.0
+    ) -> None:
+        self.curve, self._slo = curve, slo
+        self.scale = scale
+        """Loads as a simulation has them over those that are asked here: what tells their class. [-]"""
+        self.stretch = stretch or {}
+        """By latency, the load at which a simulation saw it over that of the steady states, all loads scaled alike."""
         self._limits = {name: math.log(limit) for name, limit in stated(slo).items()}
+        self._apart = {name: math.log(self.stretch.get(name, 1.0)) for name in self._limits}
         self._capacities: dict[float, float] = {}
         self._least = [1.0]
         for own in curve.classes[:-1] if self._limits else ():
-            self._least.append(min(self._least[-1], joint_chance(self._reaches(own.end, own.errors))))
+            self._least.append(min(self._least[-1], joint_chance(self._reaches(own.end / scale, own.errors))))
 
     @property
     def most(self) -> float:
         """The largest load that the replica keeps up with, whatever it makes of latencies. [1/s or requests]"""
         return math.exp(self.curve.loads[-1])
+
+    def as_seen(self, seen: Point, *, binds: str, best: float) -> Odds:
+        """
+        The same with every latency where a simulation saw it at its capacity, that scaled to the steady states'.
+
+        What binds in a simulation may be another latency than by averages: an objective that is then looser by averages
+        alone must not move the chance of the other. One that does not bind is placed by its value, within `MARGIN`.
+
+        Parameters
+        ----------
+        seen : Point
+            At the simulated capacity.
+        binds : str
+            "ttft", "tpot", "e2e", or what else stops it.
+        best : number
+            The capacity by the steady states. [1/s or requests]
+        """
+        if not self._limits:
+            return self
+        loads, values, at = self.curve.loads, seen.tails(), math.log(best)
+        scale = (seen.rate_per_s if self.curve.open else seen.concurrency) / best
+        own = f"{binds}_s"
+        # Before its limit is met, as far as the capacity lies below that.
+        first = at - _at(self.curve.latencies[own], loads, self._limits[own]) if own in self._limits else 0.0
+        most = max(0.0, math.log(MARGIN / scale))
+        apart = {own: first} if own in self._limits else {}
+        for name in self._limits.keys() - apart.keys():
+            placed = at - _at(self.curve.latencies[name], loads, math.log(max(values[name], LEAST)))
+            apart[name] = min(most, max(first, placed))
+        return Odds(self.curve, self._slo, stretch={name: math.exp(far) for name, far in apart.items()}, scale=scale)
 
     @property
     def likeliest(self) -> float:
@@ -145,7 +185,7 @@ class Odds:
     def _ends(self, load: float) -> tuple[float, list[float]]:
         """The least chance of lighter classes of load, and how far the error of each latency may go."""
         classes = self.curve.classes
-        place = next((i for i, own in enumerate(classes) if load <= own.end), len(classes) - 1)
+        place = next((i for i, own in enumerate(classes) if load * self.scale <= own.end), len(classes) - 1)
         return self._least[place], self._reaches(load, classes[place].errors)
 
     def capacity(self, confidence: float) -> float:
@@ -158,7 +198,7 @@ class Odds:
         return self._capacities[confidence]
 
     def _capacity(self, confidence: float) -> float:
-        low, high = math.exp(self.curve.loads[0]), self.most
+        low, high = math.exp(self.curve.loads[0]), self.most * math.exp(max(self._apart.values(), default=0.0))
         if not self._limits or self._likely(high, confidence):
             return high
         if not self._likely(low, confidence):
@@ -170,8 +210,8 @@ class Odds:
 
     def _reaches(self, load: float, errors: Mapping[str, Spread]) -> list[float]:
         """How far the error of each limited latency may go at a load under one class's errors (see `_reach`)."""
-        at = math.log(load)
-        return [self._reach(at, name, limit=limit, errors=errors) for name, limit in self._limits.items()]
+        at, apart = math.log(load), self._apart
+        return [self._reach(at - apart[name], name, limit=limit, errors=errors) for name, limit in self._limits.items()]
 
     def _reach(self, at: float, name: str, *, limit: float, errors: Mapping[str, Spread]) -> float:
         """

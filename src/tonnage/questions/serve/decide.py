@@ -18,11 +18,13 @@ from msgspec.structs import replace
 
 from tonnage.core.header import Infeasible
 from tonnage.core.ranking import EVEN
+from tonnage.core.session_reuse import replica_at
 from tonnage.core.stop import Abandoned, abandoned_at_stop, best_is_known, stop_asked
 from tonnage.domain.plan import ConfidencePrice
 from tonnage.domain.requests.serve import Serve
 from tonnage.physics.known import Known, remembered
 from tonnage.questions.serve import limits
+from tonnage.questions.serve.chance import MARGIN, Curve, Odds
 from tonnage.questions.serve.option import (
     Candidate,
     Cost,
@@ -33,6 +35,7 @@ from tonnage.questions.serve.option import (
     needed_of,
     option_of,
 )
+from tonnage.questions.serve.settings import most_of
 from tonnage.questions.serve.shown import Priced, name_of, rows_to_show
 
 if TYPE_CHECKING:
@@ -40,8 +43,6 @@ if TYPE_CHECKING:
     from tonnage.simulation.simulated import Requests
 
 
-MARGIN: Final = 1.9
-"""Simulated capacity over the mean field's, at most: as seen over configurations and loads (log, 2026-11-23)."""
 COARSE: Final = 1.3
 """A close look's capacity over a coarse one's, at most: a step of the coarse search, and chance."""
 ENOUGH: Final = 12
@@ -281,8 +282,28 @@ def _with_simulation(request: Serve, candidate: Candidate, *, tested: SearchedCa
         alone = tested.trial.at(tested.found.tried[0].rate_per_s)
         missing = limits.misses_objective(request.slo, alone, limit=limit)
         return Infeasible(configuration=candidate.configuration, verdict=missing, alone=alone)
-    scale = candidate.scale * (load_at(request, tested.best) / load_at(request, candidate.best))
-    return replace(candidate, best=tested.best, binds=tested.found.limit, tested=tested, scale=scale)
+    own = _with_its_hits(request, candidate, rate_per_s=tested.best.rate_per_s)
+    averages = load_at(request, own.best) / own.scale
+    odds = own.odds.as_seen(tested.best, binds=tested.found.limit, best=averages)
+    scale = load_at(request, tested.best) / averages
+    return replace(own, best=tested.best, binds=tested.found.limit, tested=tested, scale=scale, odds=odds)
+
+
+def _with_its_hits(request: Serve, candidate: Candidate, *, rate_per_s: float) -> Candidate:
+    """
+    The candidate by averages with what its cache gives at the rate that a simulation found; itself where prompts find
+    nothing again, or where that is known of workers apart.
+    """
+    if candidate.state.unit is not None or candidate.replica.reuse is None:
+        return candidate
+    run = candidate.configuration
+    replica = replica_at(request, run, replica=candidate.replica, rate_per_s=rate_per_s)
+    made = most_of(request, replica, configuration=run)
+    if isinstance(made, Infeasible):
+        return candidate
+    state, best, _ = made
+    odds = Odds(Curve(request, replica, state=state), request.slo)
+    return replace(candidate, replica=replica, state=state, best=best, scale=1.0, odds=odds)
 
 
 def _price(request: Serve, candidate: Candidate, *, today: date) -> Priced | Infeasible:
