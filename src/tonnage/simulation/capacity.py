@@ -326,7 +326,8 @@ class Steady(Record):
         failing = min(load for load, point in seen.items() if first_broken(point, self.load.slo))
         passing = max(load for load in seen if load < failing)
         low, high = narrowed(passing, failing, beyond=beyond)
-        limit = first_broken(at(high), self.load.slo)
+        # At the very edge a state that is found from another one nearby may come out a hair within.
+        limit = first_broken(at(high), self.load.slo) or first_broken(at(failing), self.load.slo)
         assert limit is not None
         return at(low), limit
 

@@ -176,12 +176,12 @@ def test_a_looser_objective_never_costs_more(tpot: float, looser: float) -> None
 
 
 def test_flip_of_the_load_is_where_another_replica_is_needed() -> None:
-    answer = plan(accelerator="L4", rate="8/s")
+    answer = plan(accelerator="L40S", rate="8/s")
     flip = next(flip for flip in answer.break_even if flip.unit == "1/s")
     best = answer.options[0]
 
     def replicas(rate: float) -> int:
-        again = plan(accelerator="L4", rate=f"{rate}/s")
+        again = plan(accelerator="L40S", rate=f"{rate}/s")
         same = [o for o in again.options if o.configuration == best.configuration]
         return same[0].replicas
 
