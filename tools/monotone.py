@@ -112,7 +112,7 @@ def _lacks_checkpoint(plan: RankedPlan[Any, Any], option: Any) -> bool:
         return False
     run, model = option.configuration, resolve_text(request.model, additions=NOTHING)
     as_serve = Serve(model=request.model, lengths=request.lengths)
-    given = request.precisions or starts(run.precision, as_serve, model, run.engine.name)
+    given = request.precisions or starts(run.precision, as_serve, model=model, engine=run.engine.name)
     return not given or unmade(run, request=request, model=model)
 
 

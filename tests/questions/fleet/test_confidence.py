@@ -99,3 +99,23 @@ def test_lengths_that_no_accelerator_takes_surely_enough_are_named() -> None:
     plan = planned(both, accelerator="L4", confidence=0.97, quick=True)
     assert not plan.feasible and plan.binding.limit == "confidence"
     assert "a request of 3,000 tokens answered with 200" in (plan.binding.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("workload", "parts", "more"),
+    [
+        ({"model": "Qwen/Qwen3-32B", "rate": "8/s", "traffic": "rag", "ttft": "800 ms", "tpot": "20 ms"},
+         "MI300X,A100", {"tpot": "36.803 ms"}),  # less was found again at the capacity of averages
+        ({"model": "openai/gpt-oss-120b", "rate": "8/s", "traffic": "chat", "ttft": "300 ms", "tpot": "20 ms"},
+         "MI300X,A100", {"tpot": "30.153 ms"}),  # one scale for all latencies
+        ({"model": MODEL, "rate": "20/s", "traffic": "chat", "ttft": "4 s", "tpot": "50 ms"},
+         "A100,H200", {"accelerator": "A100,H200,H100"}),  # a spot price was the yardstick of firm ones
+    ],
+)  # fmt: skip
+def test_simulated_fleets_that_ask_less_or_choose_among_more_are_never_dearer(
+    workload: dict[str, Any], parts: str, more: dict[str, str]
+) -> None:
+    own = tonnage.plan_fleet(workloads=[workload], accelerator=parts)
+    looser = workload | {name: value for name, value in more.items() if name in workload}
+    other = tonnage.plan_fleet(workloads=[looser], accelerator=more.get("accelerator", parts))
+    assert cost(other) <= cost(own) * (1.0 + SAME)

@@ -28,7 +28,7 @@ from tonnage.questions.serve.capacity_search import (
     draw_requests,
     search_capacity,
 )
-from tonnage.questions.serve.chance import Curve, Odds
+from tonnage.questions.serve.chance import PRECISE, Curve, Odds
 from tonnage.questions.serve.option import Candidate
 from tonnage.questions.serve.plan import _configurations, outcome_of
 from tonnage.questions.serve.question import serve_request
@@ -175,6 +175,40 @@ def test_the_capacity_has_the_confidence_and_little_more_load_has_not(
     assert own.chance(able) >= confidence - 1e-9
     assert able == pytest.approx(own.most) or own.chance(able * 1.01) < confidence
     assert own.capacity(min(0.99, confidence + 0.1)) <= able * (1 + 1e-9)
+
+
+@given(
+    share=st.floats(0.05, 1.2), ttft=st.floats(0.05, 3.0), tpot=st.floats(0.008, 0.1), slack=st.floats(0.2, 1.0),
+    looser=st.floats(1.0, 3.0), confidence=st.floats(0.5, 0.95),
+)  # fmt: skip
+def test_a_limit_that_does_not_bind_lowers_no_simulated_load_when_it_is_looser(
+    share: float, ttft: float, tpot: float, slack: float, looser: float, confidence: float
+) -> None:
+    """By averages the time per token binds, simulated the first token: looser, the first raises the averages alone."""
+    curve = odds("rate").curve
+    seen = replace(
+        candidate("rate")[1].best, rate_per_s=share * odds("rate").most, ttft_tail_s=ttft, tpot_tail_s=slack * tpot
+    )
+
+    def firm(limit: float) -> float:
+        slo = Slo(ttft_s=ttft, tpot_s=limit)
+        loads = (
+            _first(curve.loads, curve.latencies[name], math.log(most))
+            for name, most in (("ttft_s", ttft), ("tpot_s", limit))
+        )
+        best = math.exp(min(loads))
+        return Odds(curve, slo).as_seen(seen, binds="ttft", best=best).capacity(confidence) * seen.rate_per_s / best
+
+    assert firm(looser * tpot) >= firm(tpot) * (1.0 - 2.0 * (PRECISE - 1.0))
+
+
+def _first(loads: list[float], latencies: list[float], limit: float) -> float:
+    """The load at which a latency meets its limit; the ends of the polyline beyond them."""
+    i = next((i for i, each in enumerate(latencies) if each >= limit), len(loads))
+    if i in {0, len(loads)}:
+        return loads[max(0, i - 1)]
+    share = (limit - latencies[i - 1]) / (latencies[i] - latencies[i - 1])
+    return loads[i - 1] + share * (loads[i] - loads[i - 1])
 
 
 def test_a_number_in_flight_errs_as_its_latency_does() -> None:

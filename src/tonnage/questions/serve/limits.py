@@ -60,7 +60,7 @@ def precisions(
     found = (_precision(name, request, model, accelerator=accelerator, engine=engine) for name in names)
     worth = [p for p in found if p is not None and (request.precisions or p.weights != FOUR_BITS or _native(p))]
     if not request.precisions:
-        worth = [p for p in worth if starts(p, request, model, engine) is startable]
+        worth = [p for p in worth if starts(p, request, model=model, engine=engine) is startable]
     return tuple(dict.fromkeys(worth))
 
 
@@ -115,7 +115,7 @@ def _engine(
         slots //= 2
 
 
-def starts(precision: Precision, request: Serve, model: Model, engine: str) -> bool:
+def starts(precision: Precision, request: Serve, *, model: Model, engine: str) -> bool:
     """Whether the engine runs these weights from the model's own checkpoint, or from a published one of eight bits."""
     stored = model.quantization or model.native_dtype
     if precision.experts is not None or engine_spec(engine).loads(precision.weights, stored=stored):
