@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from tonnage.core.replica import Replica, replica_of, state_of
-from tonnage.core.session_reuse import profile_of, reusing_replica, with_reuse
+from tonnage.core.session_reuse import profile_of, replica_at, reusing_replica, with_reuse
 from tonnage.domain.model import Model
 from tonnage.domain.plan import ServeOption
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.groups import SessionFields
 from tonnage.domain.requests.serve import Serve
-from tonnage.domain.sessions import CacheSize, CacheTier, RouteHits, SessionCosts, SessionProfile
+from tonnage.domain.sessions import CacheSize, CacheTier, PrefixReuse, RouteHits, SessionCosts, SessionProfile
 from tonnage.physics.known import Known
 from tonnage.questions.serve.option import Candidate, bills_of, replicas_of
 from tonnage.simulation.capacity import Point, Steady
@@ -123,7 +123,7 @@ def _sizes(request: Serve, found: Candidate, *, model: Model, today: date) -> tu
         replicas = replicas_of(asked, found.best if now else point, firm=firm)
         bills = bills_of(site, replicas=replicas, ranks=configuration.ranks, request=asked, today=today)
         if bills:
-            reuse = replica.reuse
+            reuse = _reuse_at(asked, found, replica=found.replica if now else replica, rate_per_s=point.rate_per_s)
             sizes.append(
                 CacheSize(
                     name=name,
@@ -136,6 +136,13 @@ def _sizes(request: Serve, found: Candidate, *, model: Model, today: date) -> tu
                 )
             )
     return tuple(sizes)
+
+
+def _reuse_at(request: Serve, found: Candidate, *, replica: Replica, rate_per_s: float) -> PrefixReuse | None:
+    """What the cache of such a replica gives at the rate that is told, as that of the plan's own does."""
+    if found.state.unit is None and replica is not found.replica:
+        replica = replica_at(request, found.configuration, replica=replica, rate_per_s=rate_per_s)
+    return replica.reuse
 
 
 def _capacity(request: Serve, found: Candidate, *, model: Model) -> tuple[Replica, Point | None]:
