@@ -97,7 +97,7 @@ def cheapest(plan: PlanHeader[Any], *, patience_s: float = math.inf) -> Cheapest
 
     even = least(o for o in options if o.chance is None or o.chance >= EVEN)
     if isinstance(plan, ServePlan) and options:
-        behind = _lacks_checkpoint(plan, options[0])
+        behind = all(cost(option).secondary for option in options)
         even = min(even, *(Cost(behind, False, p.usd_per_hour) for p in plan.confidence_prices), NEVER)
     return Cheapest(even, least(o for o in options if o.sure))
 

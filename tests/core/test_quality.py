@@ -23,7 +23,8 @@ def formats(made: Any) -> set[str]:
 def test_without_a_floor_the_loss_is_told() -> None:
     made = plan()
     assert formats(made) == {"bf16", "fp8"}
-    (change,) = made.quality
+    change, cache = made.quality
+    assert cache.what == "fp8 cache" and cache.passes is None
     assert change.what == "fp8 weights" and change.passes is None and change.kept == pytest.approx(73.44 / 73.79)
     assert "99.5 %" in change.told and change.sources
 

@@ -160,6 +160,7 @@ def _look(asked: Context[Batch], allowed: Batch, open_sites: Sequence[Site], *, 
                 else:
                     here.append(sized)
             seen.chances.extend(places)
+        here = [*_with_one_cache(here)]
         seen.found.extend(here)
         seen.options.extend(option_of(one, accelerator=site.accelerator, today=asked.today) for one in best(here))
     return seen._replace(evaluated=evaluated)
@@ -326,6 +327,16 @@ def _most_instances(request: Batch, at: Candidate) -> int:
     offer, most = at.offer, request.filters.max_count or narrative.LARGEST_FLEET
     most = most if offer.stock is None else min(most, offer.stock)
     return int(most / offer.count) // at.step * at.step
+
+
+def _with_one_cache(found: list[JobRun]) -> Iterator[JobRun]:
+    """Of runs that differ in their cache's format alone the best one, in sixteen bits where both cost as much."""
+    alike: dict[tuple[Configuration, int, str], list[JobRun]] = {}
+    for one in found:
+        run, at = one.at.work.configuration, one.at
+        plain = replace(run, precision=replace(run.precision, kv=""))
+        alike.setdefault((plain, id(at.offer), at.term), []).append(one)
+    yield from (min(group, key=_surely_cheapest) for group in alike.values())
 
 
 def _best(found: list[JobRun], *, lacks: Callable[[Configuration], bool]) -> list[JobRun]:

@@ -292,9 +292,9 @@ def _with_simulation(request: Serve, candidate: Candidate, *, tested: SearchedCa
 def _with_its_hits(request: Serve, candidate: Candidate, *, rate_per_s: float) -> Candidate:
     """
     The candidate by averages with what its cache gives at the rate that a simulation found; itself where prompts find
-    nothing again, or where that is known of workers apart.
+    nothing again, where that is known of workers apart, and for clients, who are simulated with its hits as they are.
     """
-    if candidate.state.unit is not None or candidate.replica.reuse is None:
+    if candidate.state.unit is not None or candidate.replica.reuse is None or request.rate_per_s is None:
         return candidate
     run = candidate.configuration
     replica = replica_at(request, run, replica=candidate.replica, rate_per_s=rate_per_s)
