@@ -535,6 +535,41 @@ def test_fewer_bits_are_never_much_slower_than_sixteen(family: str, name: str, g
             assert seconds(weights, compute, rows) <= 1.3 * sixteen + 1e-9, (weights, rows)
 
 
+@pytest.mark.parametrize("kernel", [("fp8", "fp8"), ("fp8_block", "fp8"), ("int8", "int8"), ("mxfp4", "bf16")])
+@pytest.mark.parametrize(("part", "family"), [("b200-sxm-180gb", "vllm"), ("h100-sxm5-80gb", "sglang")])
+@pytest.mark.parametrize("shape", [(4096.0, 7168.0, 32.0), (7168.0, 2048.0, 256.0), (28672.0, 4096.0, 8.0)])
+def test_more_rows_are_never_faster(
+    kernel: tuple[str, str], part: str, family: str, shape: tuple[float, float, float]
+) -> None:
+    """Past 4,096 rows an expert another table answered for FP8 by blocks on B200, 2.6 times sooner for more rows."""
+    (weights, compute), (n, k, groups), chosen = kernel, shape, accelerator(part)
+    kernels, before = ladder(chosen, family=family), 0.0
+    for doubling in range(34):
+        rows = groups * 2.0 ** (doubling / 2.0)
+        op = Operator(
+            kind="grouped_gemm", name="up", m=rows, n=n, k=k, groups=groups, flop=2 * rows * n * k,
+            read_bytes=groups * n * k * number_format(weights).bytes, weights=weights, compute=compute,
+        )  # fmt: skip
+        seconds = operator_s(op, accelerator=chosen, ladder=kernels)[0]
+        assert seconds >= 0.999 * before, rows / groups
+        before = seconds
+
+
+def test_a_processor_widens_experts_as_fast_as_other_weights() -> None:
+    """Its cores have no tiles with weights of their own to widen: experts of 4 bits took 2.5 times those of 16."""
+    part = accelerator("cpu-core-13900k")
+
+    def seconds(weights: str) -> float:
+        n, k, groups, rows = 2816.0, 2048.0, 64.0, 6144.0
+        op = Operator(
+            kind="grouped_gemm", name="up", m=rows, n=n, k=k, groups=groups, flop=2 * rows * n * k,
+            read_bytes=groups * n * k * number_format(weights).bytes, weights=weights, compute="bf16",
+        )  # fmt: skip
+        return operator_s(op, accelerator=part, ladder=ladder(part))[0]
+
+    assert seconds("int4") < 1.1 * seconds("bf16")
+
+
 @pytest.mark.parametrize("name", ["a100-sxm4-80gb", "a30", "h100-sxm5-80gb", "b300-sxm-288gb"])
 @pytest.mark.parametrize("family", ["vllm", "sglang"])
 def test_experts_in_int8_are_not_timed_by_one_untuned_table_of_fp8(name: str, family: str) -> None:

@@ -127,7 +127,8 @@ def _curve_of(accelerator: Accelerator, *, ran: bool, bare: bool) -> Curve:
     The curve of a part, `ran` if it was measured here, under an engine with kernels of its own if `bare`.
 
     On a measured processor libraries reach what the microbenchmarks, which call them, did; an engine's own products
-    reach less. On another an engine's own run in its vector units.
+    reach less. On another an engine's own run in its vector units. No processor has the tiles in which an accelerator
+    widens experts of 4 bits, each with weights of its own: a core widens a block once for all rows.
     """
     if ran:
         return PROCESSOR_OWN if bare else PROCESSOR
@@ -138,6 +139,8 @@ def _curve_of(accelerator: Accelerator, *, ran: bool, bare: bool) -> Curve:
             for dtype, (_, memory, _) in OWN_KERNELS.gemm.items()
         }
         return replace(OWN_KERNELS, overlaps=False, dequantize=1.0, widened_experts=1.0, gemm=products)
+    if accelerator.segment == "cpu":
+        return replace(Curve(), widened_experts=Curve().dequantize, widened_cycles=0.0)
     if bare and accelerator.vendor != "NVIDIA":
         return OWN_KERNELS  # what such kernels reach on others' cards was fitted over the plain curve
     return _curve(accelerator, OWN_KERNELS if bare else Curve())
