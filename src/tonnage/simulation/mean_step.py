@@ -237,7 +237,7 @@ def _flow_at(
     """The steps in which so many requests decode, and their rate: by Newton's steps (the slope is nearly t / D)."""
     ideal = concurrency / load.later_tokens
     low, high = 0.0, ideal / decode_step_s(times, 1.0)
-    rate, flow = high / (1.0 + ideal * times.prefill_work_s / decode_step_s(times, concurrency)), before
+    rate, flow = ideal / (decode_step_s(times, concurrency) + ideal * times.prefill_work_s), before
     if before is not None:
         rate = min(rate, ideal / before.token_s)
     for _ in range(TURNS):
