@@ -134,6 +134,8 @@ class Comparison(NamedTuple):
 def case_of(s: Situation) -> ServeCase:
     """The case that a user would write."""
     traffic = Traffic(rate_per_s=s.rate_per_s) if s.rate_per_s else Traffic(concurrency=float(s.clients))
+    if s.decode:  # clients that come and go bring prompts, whatever is timed
+        traffic = Traffic(batch=float(s.clients), static=True)
     return ServeCase(
         model=s.model,
         accelerator=s.part,
