@@ -45,6 +45,10 @@ JUMP: Final = 1.2
 """Ratio by which 1 % of an input moves a number at most. [-]"""
 AGREE: Final = 0.9
 """Of the cases. [-]"""
+RAMPS: Final = 40
+"""Times the requests in flight that are simulated at a rate: a run of 10,000 with 5,500 of them is a ramp."""
+MOST: Final = 250_000
+"""Requests simulated at most."""
 
 
 class Drawn(NamedTuple):
@@ -126,11 +130,14 @@ def simulated(one: Drawn) -> tuple[float, float]:
     fields = {name: one.case[name] for name in kept if name in one.case}
     fields |= {} if "disaggregation" in fields else {"layout": one.case["layout"]}
     clients, rate = one.traffic.get("concurrency"), one.traffic.get("rate_per_s")
-    load = {"concurrency": clients, "requests": max(2000, 20 * clients)} if clients else {}
+    # Clients start together: what queues then is to be little of the run.
+    load = {"concurrency": clients, "requests": max(2000, 200 * clients)} if clients else {}
     if "disaggregation" in fields:
-        load["requests"] = min(max(300, 12 * clients), 240 * clients)
-    if rate:
-        load = {"rate": f"{rate:.9f}/s", "requests": 10_000}
+        load["requests"] = min(max(300, 60 * clients), 240 * clients)
+    if rate:  # the ramp to a steady state lasts as long as a request
+        first_s, token_s = planned(one)
+        running = rate * (first_s + token_s * one.case["osl"])
+        load = {"rate": f"{rate:.9f}/s", "requests": max(10_000, min(RAMPS * round(running), MOST))}
     lengths = {"prompt_tokens": one.case["isl"], "output_tokens": one.case["osl"]}
     hits = one.case.get("sessions", {}).get("prefix_hits", 0.0)
     found = tonnage.simulate(**fields, traffic={**lengths, **load, "cached_share": hits})
