@@ -49,11 +49,10 @@ def operator_s(op: Operator, *, accelerator: Accelerator, ladder: Ladder) -> tup
         seconds = _GENERIC[kind](op, accelerator, ladder)
     else:
         grid = measured[0]
-        seconds, rung = read(op, measured, accelerator=accelerator, ladder=ladder), grid.rung
+        says = _agreed_s if kind == "grouped_gemm" else read
+        seconds, rung = says(op, measured, accelerator=accelerator, ladder=ladder), grid.rung
         if kind in _PRODUCTS and measured[2] < 2.0:
             seconds, rung, grid = _second_witness(op, (seconds, rung, grid), accelerator=accelerator, ladder=ladder)
-        elif kind == "grouped_gemm":
-            seconds = _agreed_s(op, measured, seconds, accelerator=accelerator, ladder=ladder)
     return seconds, rung, grid
 
 
@@ -107,25 +106,22 @@ def roofline_of(
     return (compute_s, "arithmetic") if compute_s > memory_s else (memory_s, "memory")
 
 
-def _agreed_s(op: Operator, first: Measured, seconds: float, *, accelerator: Accelerator, ladder: Ladder) -> float:
+def _agreed_s(op: Operator, first: Measured, *, accelerator: Accelerator, ladder: Ladder) -> float:
     """
-    16-bit experts, by a table that two other engines' tables of the same part may contradict. [s]
+    What a table says, of 16-bit experts one that two other engines' tables of the same part may contradict. [s]
 
     Where it is more than `SLOWER` times the slower of both, its kernel was not tuned for that shape: TensorRT-LLM's 16
     experts of 14,336 x 4,096 take 2.9 times their bytes on H100, eight of them 1.1 times (aiconfigurator-core 0.12.0).
     """
-    grid = first[0]
-    if (
-        grid.origin is None
-        or op.kind != "grouped_gemm"
-        or seconds <= SLOWER * op.read_bytes / accelerator.memory_bytes_per_s
-    ):
+    grid, seconds = first[0], read(op, first, accelerator=accelerator, ladder=ladder)
+    if grid.origin is None or seconds <= SLOWER * op.read_bytes / accelerator.memory_bytes_per_s:
         return seconds
-    others = [other for end in WITNESSES if (other := ladder.grids.get(grid.origin.key + end))]
-    if len(others) < 2:
-        return seconds
-    times = [read(op, (other, *first[1:]), accelerator=accelerator, ladder=ladder) for other in others]
-    return min(seconds, SLOWER * max(times))
+    times = [
+        read(op, (other, *first[1:]), accelerator=accelerator, ladder=ladder)
+        for end in WITNESSES
+        if (other := ladder.grids.get(grid.origin.key + end))
+    ]
+    return min(seconds, SLOWER * max(times)) if len(times) > 1 else seconds
 
 
 def _second_witness(
@@ -142,42 +138,29 @@ def _second_witness(
     never agree: they say nothing of its arithmetic, which Blackwell Ultra has little of.
     """
     stands_in = op.compute == "int8" and first[2].origin is not None and "/int8" not in first[2].origin.key
-    seen: list[tuple[float, Rung, Grid]] = []
+    names, stored = kernels(op.weights, op.compute)
+    seen = [first]
+    for name in names[1:]:
+        if (other := find(op, ladder, names=(name,), stored=stored)) and other[0] is not first[2]:
+            seen.append((read(op, other, accelerator=accelerator, ladder=ladder), other[0].rung, other[0]))
+    best = min(seen, key=itemgetter(0))
     if stands_in or (op.weights == "fp8" and op.kind == "grouped_gemm"):
-        seen = _witnesses(op, first, accelerator=accelerator, ladder=ladder)
-        first = min(seen, key=itemgetter(0))
-    seconds, rung, _ = first
+        first = best
     # No 16-bit kernel beats its datasheet: most tables need no look at another one.
     widened = op.n * op.k * max(op.groups, 1.0) * 2.0 / accelerator.memory_bytes_per_s
     half = "fp16" if "bf16" not in accelerator.peaks and "fp16" in accelerator.peaks else "bf16"
-    if not stands_in and seconds <= SLOWER * max(widened, op.flop / peak_flop_per_s(accelerator, half)):
+    if not stands_in and first[0] <= SLOWER * max(widened, op.flop / peak_flop_per_s(accelerator, half)):
         return first
     sixteen = find(op, ladder, names=("bf16",), stored=2.0)
     if sixteen is None:
         return first
     wide = msgspec.structs.replace(op, weights=half, compute=half)
-    most = read(wide, sixteen, accelerator=accelerator, ladder=ladder)
-    most = SLOWER * _agreed_s(wide, sixteen, most, accelerator=accelerator, ladder=ladder)
-    if seconds <= most:
+    most = SLOWER * _agreed_s(wide, sixteen, accelerator=accelerator, ladder=ladder)
+    if first[0] <= most:
         return first
-    seen = seen or _witnesses(op, first, accelerator=accelerator, ladder=ladder)
-    best = min(seen, key=itemgetter(0))
     if best[0] > most and not stands_in and len(seen) > 1 and all(found[1] == "own" for found in seen):
         return best
-    return most, weakest_rung((rung, sixteen[0].rung)), sixteen[0]
-
-
-def _witnesses(
-    op: Operator, first: tuple[float, Rung, Grid], *, accelerator: Accelerator, ladder: Ladder
-) -> list[tuple[float, Rung, Grid]]:
-    """The first table's word on a product, and that of every other one of its arithmetic."""
-    names, stored = kernels(op.weights, op.compute)
-    seen = [first]
-    for name in names:
-        other = find(op, ladder, names=(name,), stored=stored)
-        if other is not None and other[0] is not first[2]:
-            seen.append((read(op, other, accelerator=accelerator, ladder=ladder), other[0].rung, other[0]))
-    return seen
+    return most, weakest_rung((first[1], sixteen[0].rung)), sixteen[0]
 
 
 def has_skewed_table(op: Operator, ladder: Ladder) -> bool:
