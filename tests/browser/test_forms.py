@@ -43,12 +43,19 @@ def test_a_fleet_is_written_in_rows(visit: Any, width: int, dark: bool) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.click("[aria-label='Remove row 2']")
     page.click(".entries:has(+ #f-workloads) >> text=Add a row")
-    for label, text in (("Name", "code"), ("Model", "8B"), ("Traffic", "code"), ("Requests", "1")):
+    for label, text in (("Name", "code"), ("Model", "8B"), ("Traffic", "code"), ("Requests (per second)", "1")):
         page.fill(f"[aria-label='{label}, row 2']", text)
+    # Fields without a column are added to the row that needs them, kinds are chosen.
+    for label, text in (("Prompt tokens", "900"), ("Output tokens", "100")):
+        page.select_option("[aria-label='Add a field, row 2']", label=label)
+        page.keyboard.type(text)
+    assert "batch" in page.inner_text("[aria-label='Kind, row 2']")
+    page.fill("[aria-label='Traffic, row 2']", "")
     page.evaluate("document.querySelector('[name=quick]').value = 'true'")
     page.evaluate("document.querySelector('#f-accelerator').value = 'L4'")
     page.click("#question button[type=submit]")
     page.wait_for_selector("main:not([aria-busy]) .sentence", timeout=ANSWER_MS)
+    assert "_tokens" not in page.inner_text("#question") and "prompt_tokens%22%3A%22900" in page.url
     assert "2: assistant, code" in page.inner_text("#question") and "2 workloads" in page.inner_text(".sentence")
 
 

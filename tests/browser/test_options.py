@@ -138,3 +138,22 @@ def test_where_two_objectives_exclude_each_other_apply_leads_to_what_works(visit
     way.query_selector(".apply").click()
     page.wait_for_selector("main:not([aria-busy]) #option-1", timeout=ANSWER_MS)
     assert not page.query_selector(".sentence.no") and page.query_selector(".price")
+
+
+@pytest.mark.parametrize(("width", "dark"), LOOKS)
+def test_what_runs_today_and_what_should_run(visit: Any, width: int, dark: bool) -> None:
+    """The first answer is marked as an estimate; the simulated one says what is new beside today's, and the saving."""
+    held: list[Any] = []
+    file = f"vllm+serve+meta-llama/Llama-3.1-8B-Instruct+--max-num-seqs+{60 + width // 100 + dark}"
+    asked = f"/adopt?file={file}&accelerator=H100&traffic=chat&ttft=1+s&tpot=50+ms"
+    page = visit(asked, width=width, dark=dark, held=held)
+    assert page.inner_text(".price .tag") == "estimate" and page.is_visible("#waits progress")
+    for asked in held:
+        asked.continue_()
+    answered(page)
+    assert not page.query_selector(".tag") and "a month" in page.inner_text(".figures")
+    assert page.inner_text(".product").startswith("1 x NVIDIA") and len(page.query_selector_all(".mrow .track")) == 3
+    assert "assumed: load" in page.inner_text("[aria-label='Worth knowing']")
+    assert "FP8" in page.inner_text("[aria-label='Check before you rely on it']")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert not [item["id"] for item in Axe().run(page).response["violations"]]

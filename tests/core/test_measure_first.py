@@ -87,6 +87,14 @@ def test_the_first_loses_where_it_no_longer_has_its_confidence() -> None:
     assert found.becomes == "option 1"
 
 
+@pytest.mark.parametrize(("accelerators", "said"), [(8.0, "the same on 8 leads"), (4.0, "the same at another offer")])
+def test_two_of_one_configuration_are_told_apart_without_a_rank(accelerators: float, said: str) -> None:
+    first = rival(0, 1.0, margin=1.0)._replace(what="H100", accelerators=4.0)
+    other = rival(1, 3.0)._replace(what="H100", accelerators=accelerators)
+    found = likeliest_to_overturn([first, other], confidence=0.8)
+    assert said in found.sentence and "option" not in found.sentence
+
+
 def test_a_rival_that_is_not_sure_yet_may_prove_itself() -> None:
     found = likeliest_to_overturn([rival(0, 1.0), rival(1, 0.5, margin=0.5)], confidence=0.8)
     assert found.option == 1 and found.below is not None and found.below > 0.02, "as predicted, it would be sure"

@@ -81,7 +81,7 @@ def test_own_lengths_are_planned_as_set_or_asked_for(client: Any) -> None:
 def test_what_a_budget_buys_leads_to_its_service(client: Any) -> None:
     asked = {"amount": "$3,000/month", "model": MODEL, "traffic": "chat", "ttft": "1 s", "accelerator": "L40S"}
     page = client.get("/plan/budget", params=asked, headers=HTML).text
-    (link,) = re.findall(r'href="([^"]*)">Simulate it</a>', page)
+    (link,) = re.findall(r'href="([^"]*)">Open the plan</a>', page)
     (month,) = re.findall(r'class="price">.*?<b>(\$[\d,]*)/month', page)
     service = client.get(f"{link.replace('&amp;', '&')}&quick=true", headers=HTML).text
     assert "Start it</a>" in service and "p95 TTFT ≤ 1 s" in service
@@ -94,7 +94,7 @@ def test_what_should_run_instead_leads_to_its_service(client: Any) -> None:
     asked = {"file": f"vllm serve {MODEL} --max-model-len 16384", "accelerator": "H100", "rate": "2/s",
              "provider": "lambda"}  # fmt: skip
     page = client.get("/adopt", params=asked, headers=HTML).text
-    (link,) = re.findall(r'href="([^"]*)">Simulate it</a>', page)
+    (link,) = re.findall(r'href="([^"]*)">Open the plan</a>', page)
     service = client.get(f"{link.replace('&amp;', '&')}&quick=true&accelerator=H100", headers=HTML)
     assert service.status_code == 200 and "Start it</a>" in service.text and "context=16384" in link
 

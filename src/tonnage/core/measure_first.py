@@ -69,6 +69,8 @@ class Rival(NamedTuple):
     load: str
     usd: float | None
     """Of `MINUTES` of what has to be rented; absent = bought, or one's own."""
+    accelerators: float = 0.0
+    """Of the whole option, by which two of one configuration differ."""
 
     @property
     def width(self) -> float:
@@ -148,8 +150,9 @@ def likeliest_to_overturn(rivals: Sequence[Rival], *, confidence: float, of: int
         when = f"between {show(min(value, end), unit)} and {show(max(value, end), unit)}"
     told = f"predicted {show(lead.measured.value, unit)}; {when}"
     other = rivals[becomes]
-    twin = other.what == lead.what
-    then = "it leads" if other is lead else f"option {other.place + 1} leads" if twin else f"{other.what} leads"
+    more = f"on {other.accelerators:g}" if other.accelerators != lead.accelerators else "at another offer"
+    instead = other.what if other.what != lead.what else f"the same {more}"
+    then = "it leads" if other is lead else f"{instead} leads"
     return FirstMeasurement(
         sentence=f"{_lead(lead)}, {told} (chance {whole_percent(chance)}) {then}.",
         option=lead.place,
@@ -330,6 +333,7 @@ def rival_of(option: Weighed, place: int, *, free: float = 1.0, confidence: floa
         what=what,
         load=load,
         usd=_usd(option.bill, ranks),
+        accelerators=option.count if isinstance(option, InferOption) else option.accelerators,
     )
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
-from tonnage.catalog import model_name
+from tonnage.catalog import model_name, provider_name
 from tonnage.catalog.traffic import profiles
 from tonnage.core.files import read_written
+from tonnage.core.reading import request_fields
 from tonnage.domain.metrics import OBJECTIVES
-from tonnage.domain.requests.field import Field
+from tonnage.domain.requests.field import Field, groups_of
 from tonnage.errors import TonnageError
 from tonnage.questions.question import LENGTHS
+from tonnage.questions.registry import REQUESTS
 from tonnage.web.measured import CHOICE
 from tonnage.web.questions import OWN_LENGTHS, Question
 
@@ -20,12 +23,19 @@ UNITS: Final = {
     "USD": "$", "tokens": "tokens", "tokens/s": "tokens/s", "fraction": "%", "USD/year": "$/year", "years": "years",
 }  # fmt: skip
 """Dimension -> what stands beside its input where its plain numbers have no unit of their own."""
+SPOKEN: Final = {"/s": "per second", "/h": "$/h", "/kWh": "$/kWh"}
+"""Units that stand in other words beside an input."""
+LISTS: Final = {
+    "model": "models", "accelerator": "accelerators", "exclude": "accelerators", "traffic": "profiles",
+    "profile": "profiles",
+}  # fmt: skip
+"""Field -> list of names that complete it."""
 ROWS: Final = {
     "workloads": ("name", "kind", "model", "traffic", "rate", "ttft", "tpot", "items", "window"),
     "own": ("name", "accelerator", "count", "usd_per_hour"),
     "quotas": ("most", "accelerator", "provider", "region", "term"),
 }
-"""List of entries -> the fields that a form shows as columns, an entry a row."""
+"""List of entries -> the fields that stand in each row of a form."""
 PLAIN_GROUPS: Final = ("slo", "traffic", "layout")
 """Groups whose fields say by themselves what they are."""
 ACRONYMS: Final = {
@@ -71,7 +81,7 @@ def _input(field: Field, value: Any, *, written: bool, problem: str, otherwise: 
     choices = ("true", "false") if field.reads == "flag" else field.choices
     label = _label(last)
     has_unit = any(letter.isalpha() or letter in "$%/" for letter in text)
-    unit = field.usual.unit if field.usual is not None else UNITS.get(field.reads, "")
+    unit = _unit(field)
     entries = _entries(text) if last in ROWS and written else None
     of = _of(group)
     cards = _cards(text.lower()) if field.name == "traffic" else ()
@@ -85,17 +95,39 @@ def _input(field: Field, value: Any, *, written: bool, problem: str, otherwise: 
         "group": group.replace("_", " ").capitalize() if group else field.group,
         "value": text,
         "said": _said(text, last=last, unit="" if has_unit or field.choices else unit, entries=entries),
-        "unit": "" if field.choices or has_unit else {"/s": "per second", "/h": "$/h", "/kWh": "$/kWh"}.get(unit, unit),
+        "unit": "" if field.choices or has_unit else SPOKEN.get(unit, unit),
         "usual": _usual(field),
         "entries": entries,
-        "columns": [{"name": name, "label": LABELS.get(name, _label(name))} for name in ROWS.get(last, ())],
+        "columns": _columns(last) if entries is not None else (),
         "rows": max(3, text.count("\n") + 1) if written else 0,
         "wide": written or last == "model",
         "choices": choices if field.reads in ("flag", "text") else (),
         "problem": problem,
-        "list": {"model": "models", "accelerator": "accelerators", "exclude": "accelerators", "traffic": "profiles",
-                 "profile": "profiles"}.get(last, ""),
-    }  # fmt: skip
+        "list": LISTS.get(last, ""),
+    }
+
+
+@lru_cache(maxsize=8)
+def _columns(name: str) -> tuple[dict[str, Any], ...]:
+    """Fields of a list's entries, those that stand in each row first; the others are added to a row by hand."""
+    (of,) = (group.of for group in groups_of(REQUESTS["fleet"]) if group.name == name)
+    fields = {field.name: field for field in request_fields(of) if field.reads != "entries"}
+    made = []
+    for field in sorted(fields.values(), key=lambda one: one.name not in ROWS[name]):
+        words = "Requests" if field.name == "rate" else _label(field.name)
+        unit = "" if field.choices or field.reads == "tokens" else _unit(field)
+        made.append({
+            "name": field.name, "label": f"{words} ({SPOKEN.get(unit, unit)})" if unit else words,
+            "choices": ("true", "false") if field.reads == "flag" else field.choices,
+            "usual": _usual(field).partition(",")[0],
+            "list": LISTS.get(field.name, ""), "shown": field.name in ROWS[name],
+        })  # fmt: skip
+    return tuple(made)
+
+
+def _unit(field: Field) -> str:
+    """The unit in which plain numbers of a field are taken."""
+    return field.usual.unit if field.usual is not None else UNITS.get(field.reads, "")
 
 
 def _of(group: str) -> str:
@@ -125,6 +157,8 @@ def _said(text: str, *, last: str, unit: str, entries: list[dict[str, Any]] | No
         return _model_said(text)
     if text in ("true", "false"):
         return "yes" if text == "true" else "no"
+    if last in ("provider", "accelerator", "region"):
+        return ", ".join(provider_name(one) if last == "provider" else one for one in re.split(r",\s*", text))
     return f"{text}{'' if unit[:1] in '/%' else ' '}{unit}" if unit and text and "," not in text else text
 
 

@@ -135,6 +135,7 @@ def question_page(
     chosen = f"&option={option}" if option > 1 else ""
     view = answer_view(answer, key=key, every=shown.every, option=option, path=question.path, given=given,
                        known=frozenset(field.name for field in question.fields))  # fmt: skip
+    waits = shown.waits and view.estimate  # a training job's answer is never simulated
     figure = (
         ""
         if view.chart is None
@@ -157,10 +158,10 @@ def question_page(
         link=f"{view.address}{chosen}", of=urlencode({"of": f"{question.path}?{asked}"}),
         left=urlencode({"left": f"{question.path}?{asked}"}),
         without=f"/{question.path}?{urlencode({**given, CHOICE.name: NONE})}",
-        sliders=() if shown.waits else sliders(answer, given),
+        sliders=() if waits else sliders(answer, given),
         stop=f"/step/{question.path}?{asked}",
         changeable=bool(what_ifs(question.path, nest_form_names(given))),
-        waits=f"/progress/{question.path}?{asked}" if shown.waits else "",
+        waits=f"/progress/{question.path}?{asked}" if waits else "",
         simulated=f"/{question.path}?{urlencode({k: v for k, v in given.items() if k != question.at_first})}",
         opens=isinstance(answer, ServePlan | TrainPlan) and bool(answer.options),
         starts=isinstance(answer, STARTED) and bool(answer.options),

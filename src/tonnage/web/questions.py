@@ -158,7 +158,7 @@ QUESTIONS: Final[dict[str, Question]] = {
             instead=_SHORTER,
         ),
         Question(
-            path="adopt", title="What should run instead?",
+            path="adopt", title="What should run instead?", at_first="quick",
             about="What a running deployment does and costs, by its own file, and what should run instead.",
             fields=_form(REQUESTS["adopt"]), answers=Adoption, written=("file",),
             essentials=("file", "accelerator", "replicas", "rate", "traffic", "ttft", "tpot", "provider", "count",

@@ -15,6 +15,7 @@ from tonnage.catalog import model_name
 from tonnage.domain.machine import LocalAnswer
 from tonnage.domain.metrics import OBJECTIVES, SPEEDS
 from tonnage.domain.train_plan import TrainPlan
+from tonnage.questions.adopt.question import Adoption
 from tonnage.questions.answers import charts_of, document_of, explains, explanation_of, works
 from tonnage.questions.rl.question import RlPlan
 from tonnage.record import Record
@@ -160,7 +161,7 @@ def answer_view(
     named = next((one for one in document.first if isinstance(one, Table) and one.options), None)
     table, labels = _label_choices(named)
     table = _without_constant(table)
-    options = getattr(answer, "options", ())
+    options = getattr(answer.leading if isinstance(answer, Adoption) else answer, "options", ())
     first = options[option - 1] if options else None
     charts = charts_of(answer, rank=option)
     leading = charts[0] if charts and charts[0].name in LEADING else None
@@ -228,14 +229,18 @@ def without_commands(text: str) -> str:
     "no model '7Z'; did you mean '7B'?"
     >>> without_commands("no model 'abc'; 611 known: see `tonnage catalog models`")
     "no model 'abc'"
+    >>> without_commands("load: 4/s (--rate states yours)")
+    'load: 4/s'
     """
+    text = re.sub(r" \(--\w[^()]*\)", "", text)
     parts = re.split(r"(?<=[.?;])\s+", text)
     return " ".join(part for part in parts if not re.search(r"(^|[\s:(])--\w|tonnage \w", part)).removesuffix(";")
 
 
 def _by_averages(answer: Any) -> bool:
     """Whether an answer that is simulated elsewhere holds averages: as asked at first, or for want of a simulator."""
-    request = getattr(answer, "request", None)
+    plan = (answer.current or answer.better) if isinstance(answer, Adoption) else answer
+    request = getattr(plan, "request", None)
     return bool(getattr(request, "quick", False)) or (hasattr(request, "quick") and not can_simulate())
 
 

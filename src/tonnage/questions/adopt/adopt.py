@@ -26,7 +26,7 @@ from tonnage.domain.model import Attention, Mlp, Model, Moe
 from tonnage.domain.plan import PLAN_SCHEMA, Configuration, ServeOption
 from tonnage.domain.precision import number_format
 from tonnage.domain.requests.common import Filters
-from tonnage.domain.train_plan import FineTune, Train, TrainConfiguration, TrainOption, TrainPlan
+from tonnage.domain.train_plan import FineTune, Train, TrainOption, TrainPlan
 from tonnage.engines.registry import engine_release, framework_words
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.questions.adopt.question import (
@@ -82,7 +82,8 @@ def adopt(
     looking = served_today if running.kind == "serve" else trained_today
     found = looking(request, running, accelerator=accelerator, additions=additions, today=day)
     saving = _saving(found.sides)
-    told = replace(found, sentence=_sentence(found, saving), saving=saving)
+    found = replace(found, saving=saving, changes=_changes(found.sides) if saving is not None else ())
+    told = replace(found, sentence=_sentence(found))
     if request.upgrade is not None:
         told = replace(told, upgrade=_upgrade(request, told, accelerator=accelerator, additions=additions, today=day))
     return with_calibrations(told, additions=additions)
@@ -145,9 +146,9 @@ def _saving(sides: ServeSides | TrainSides) -> Saving | None:
     )
 
 
-def _sentence(found: Adoption, saving: Saving | None) -> str:
+def _sentence(found: Adoption) -> str:
     """The answer in one sentence."""
-    sides = found.sides
+    sides, saving = found.sides, found.saving
     current, better = sides.current, sides.better
     if current is None:
         after = f" {better.sentence}" if better is not None and better.feasible else ""
@@ -164,18 +165,17 @@ def _sentence(found: Adoption, saving: Saving | None) -> str:
     if saving is None or first is None:
         return f"{now}: nothing cheaper does the same."
     per = "a month" if saving.unit == "month" else "on the run"
-    does = _does_the_same(option.configuration, first.configuration)
+    does = f"carries the same load with {', '.join(found.changes)}" if found.changes else "does the same"
     there = provider_name(first.bill.provider)
     return f"{now}; {then} ({there}) {does} and saves ${saving.usd:,.0f} {per} ({percent(saving.share)})."
 
 
-def _does_the_same(today: Configuration | TrainConfiguration, better: Configuration | TrainConfiguration) -> str:
-    """
-    Whether the better one does the same, or carries the same load with what changes answers or has to be installed:
-    formats of fewer bits, drafts, another engine or release.
-    """
+def _changes(sides: ServeSides | TrainSides) -> tuple[str, ...]:
+    """What of the better first option changes answers or has to be installed: fewer bits, drafts, another release."""
+    assert sides.current is not None and sides.better is not None, "something is saved"
+    today, better = sides.current.options[0].configuration, sides.better.options[0].configuration
     if not isinstance(today, Configuration) or not isinstance(better, Configuration):
-        return "does the same"
+        return ()
     before, after = today.precision, better.precision
     changes = [
         f"{name.upper()} {what}"
@@ -185,9 +185,8 @@ def _does_the_same(today: Configuration | TrainConfiguration, better: Configurat
     if better.engine.speculative_tokens and not today.engine.speculative_tokens:
         changes.append(f"drafts of {better.engine.draft_model or 'its own layers'}")
     release = engine_release(better.engine.name, better.engine)
-    if release != engine_release(today.engine.name, today.engine):
-        changes.append(release)
-    return f"carries the same load with {', '.join(changes)}" if changes else "does the same"
+    changes += [release] if release != engine_release(today.engine.name, today.engine) else []
+    return tuple(changes)
 
 
 USUAL_STEPS: Final = 1000

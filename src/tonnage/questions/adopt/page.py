@@ -15,7 +15,19 @@ from tonnage.engines.registry import engine_title
 from tonnage.questions.adopt.question import Action, Adoption, Advice, Running, State
 from tonnage.questions.registry import kind_of_answer
 from tonnage.report.charts.chart import Chart, along, axis, limit_line, log_axis, named_points
-from tonnage.report.document import Command, Document, Headline, Note, Table, Text, document, grid
+from tonnage.report.document import (
+    Block,
+    Command,
+    Document,
+    Headline,
+    Meter,
+    Meters,
+    Note,
+    Table,
+    Text,
+    document,
+    grid,
+)
 from tonnage.report.wording import chance_text, degrees, plural
 from tonnage.units import percent, show
 
@@ -24,8 +36,8 @@ MOST_SETTINGS: Final = 10
 QUIET: Final = frozenset({"model", "block_tokens", "save_steps", "file"})
 """Settings that say little of speed and cost."""
 SHOWN: Final = 3
-ASSUMED: Final = 3
-"""Findings and assumptions on the first screen; the rest stand under --why."""
+ASSUMED: Final = 2
+"""Findings and assumptions on the first screen, of these one fewer where changes are told; the rest: --why."""
 
 
 def adoption_document(answer: Adoption) -> Document:
@@ -33,11 +45,16 @@ def adoption_document(answer: Adoption) -> Document:
     running = answer.running
     return document(
         Text(_read(running), kind="asked"),
-        Headline(answer.sentence, good=answer.feasible),
+        _lead(answer),
         _today_and_better(answer),
-        (f"! {finding}" for finding in answer.findings[:SHOWN]),
-        (Note(f"assumed: {text}") for text in answer.assumed[:ASSUMED]),
-        f"! Unknown to {running.program}: {', '.join(running.unknown)}" if running.unknown else None,
+        Text(f"New beside today's: {', '.join(answer.changes)}; compare answers first.", kind="check")
+        if answer.changes
+        else None,
+        (Text(f"! {finding}", kind="check") for finding in answer.findings[:SHOWN]),
+        (Text(f"assumed: {text}", kind="fact") for text in answer.assumed[: ASSUMED - bool(answer.changes)]),
+        Text(f"! Unknown to {running.program}: {', '.join(running.unknown)}", kind="check")
+        if running.unknown
+        else None,
         f"{answer.upgrade.name}: {answer.upgrade.change}" if answer.upgrade else None,
         Command(answer.command) if answer.command else None,
         why={
@@ -53,6 +70,27 @@ def adoption_document(answer: Adoption) -> Document:
             "Upgrade": _line(answer.upgrade) if answer.upgrade is not None else None,
         },
     )
+
+
+def _lead(answer: Adoption) -> tuple[Block, ...]:
+    """
+    What should run as its own plan's page says it, and what that saves; the sentence alone where what runs today
+    cannot go on as it is.
+    """
+    today, plan = answer.current, answer.leading
+    if today is None or plan is None:
+        return (Headline(answer.sentence, good=answer.feasible),)
+    kind = kind_of_answer(plan)
+    assert kind is not None, "it is a plan"
+    page, best, runs = kind.find("page", "PAGE"), plan.options[0], today.options[0]
+    now = f"{accelerators_text(runs)} at {show(runs.bill.usd_per_hour, 'USD/h')} ({provider_name(runs.bill.provider)})"
+    head, saved = page.answer(plan, best), Meter("instead", "nothing cheaper does the same")
+    if answer.saving:
+        per = "a month" if answer.saving.unit == "month" else "on the run"
+        saved = Meter("saves", f"${answer.saving.usd:,.0f} {per} ({percent(answer.saving.share)}), against {now} today")
+    else:
+        head = replace(head, text=f"Keep {head.text}")
+    return (head, Meters((*page.meters(plan, best), saved)))
 
 
 def adoption_charts(answer: Adoption) -> tuple[Chart | None, ...]:

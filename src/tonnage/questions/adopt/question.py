@@ -172,6 +172,8 @@ class Adoption(SparseRecord, kw_only=True):
     """What another release of the engine is expected to change, where that was asked."""
     saving: Saving | None = None
     """Of the better plan's first option; absent where nothing is saved."""
+    changes: tuple[str, ...] = ()
+    """What of that option changes answers or has to be installed: fewer bits, drafts, another release."""
     command: str = ""
     """Asks for the better plan again, with every simulation."""
 
@@ -186,6 +188,12 @@ class Adoption(SparseRecord, kw_only=True):
     def current(self) -> ServePlan | TrainPlan | None:
         """What runs today, as a plan of one option."""
         return self.sides.current
+
+    @property
+    def leading(self) -> ServePlan | TrainPlan | None:
+        """The plan of what should run: the better one where it saves, else today's; absent where that cannot go on."""
+        found = self.better if self.saving else self.current
+        return found if self.feasible and self.current is not None else None
 
     @property
     def better(self) -> ServePlan | TrainPlan | None:

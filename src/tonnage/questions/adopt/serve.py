@@ -120,9 +120,10 @@ def served_today(request: Adopt, running: Running, *, accelerator: str, addition
         most = outcome.best.rate_per_s * replicas
         if serve.rate_per_s is None:
             serve = replace(serve, rate_per_s=most * (1.0 - serve.headroom))
+            carry = "s carry" if replicas > 1 else " carries"
             assumed.append(
-                f"load: {show(serve.rate_per_s or 0.0, '1/s')}, what {replicas} replica{'s' if replicas > 1 else ''} "
-                f"carry within the objectives with {percent(serve.headroom)} kept free (--rate states yours)"
+                f"load: {show(serve.rate_per_s or 0.0, '1/s')}, what {replicas} replica{carry} "
+                f"within the objectives with {percent(serve.headroom)} kept free (--rate states yours)"
             )
         # What is reserved is paid for, used or not.
         reserved = (running.machine.count or 0) * running.machine.nodes
@@ -379,14 +380,14 @@ def _better(
     serve: Serve, configuration: Configuration, providers: tuple[str, ...], *, additions: Additions, today: date
 ) -> ServePlan:
     """
-    The plan for the same load on any accelerator, at any provider or at those named; weights of under 8 bits stay as
-    they are.
+    The brief plan for the same load on any accelerator, at any provider or at those named; weights of under 8 bits
+    stay as they are.
     """
     weights = configuration.precision.weights
     narrow = number_format(weights).weight_only or number_format(weights).bits < 8
     filters = Filters(providers=providers, terms=serve.filters.terms)
     wanted = replace(serve, filters=filters, precisions=(weights,) if narrow else ())
-    return plan_serve(wanted, additions=additions, today=today)
+    return plan_serve(wanted, additions=additions, today=today, brief=True)
 
 
 def _stated_context(stated: int | None, model: Model) -> int | None:

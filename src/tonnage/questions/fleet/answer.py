@@ -180,8 +180,8 @@ class FleetRequest(SparseRecord, kw_only=True):
         Group(
             name="workloads",
             many=True,
-            help="one entry a workload, with the fields of serving; also kind: batch with items, kind: infer with a "
-            "rate of samples or video streams, kind: train or finetune with every_run, or kind: cpu with cpu_time",
+            help="one entry a workload, with the fields of serving; of other kinds a batch has items, infer a rate of "
+            "samples or video streams, train and finetune the time between runs, cpu the time of one request",
         ),
         _SLICES,
     ]

@@ -19,7 +19,7 @@ from tonnage.questions.fleet.answer import (
     HourRange,
     PoolInstances,
 )
-from tonnage.report.charts.chart import Chart, axis, colour, records
+from tonnage.report.charts.chart import BELOW_NAME, Chart, axis, colour, named_rows, records, rows_px
 from tonnage.report.document import (
     Block,
     Document,
@@ -423,9 +423,9 @@ def _bill_chart(plan: FleetPlan) -> Chart | None:
     parts = sorted(plan.bill.parts, key=lambda part: -part.value)[:MOST_LINES]
     body = {
         "data": records(("line", "usd"), [(part.name, part.value) for part in parts]),
-        "mark": {"type": "bar", "tooltip": True},
+        "mark": BELOW_NAME,
         "encoding": {
-            "y": axis("line", "", kind="nominal", sort=None, axis={"labelLimit": 330}),
+            "y": named_rows("line"),
             "x": axis("usd", "USD a month"),
         },
     }
@@ -436,7 +436,7 @@ def _bill_chart(plan: FleetPlan) -> Chart | None:
         body=body,
         columns=("line", "USD a month"),
         rows=tuple((part.name, f"{part.value:,.2f}") for part in parts),
-        height=26 * len(parts) + 20,
+        height=rows_px(len(parts)),
     )
 
 

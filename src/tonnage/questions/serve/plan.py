@@ -59,15 +59,20 @@ LARGEST_REPLICA = 64
 """Of the largest replica looked at: eight nodes of eight, or a rack of 72 less its spare trays. [accelerators]"""
 MOST_KEPT = 4096
 """Replicas that one question keeps: without one of its constraints most are asked for again. [-]"""
+BRIEF: Final = 2.0
+"""Times the plan that a replica may cost to be looked at for a brief one. [-]"""
 BY_NEARNESS = nearness(
     {"cost": 0, "budget": 0, "count": 0, "tpot": 1, "ttft": 1, "e2e": 1, "offer": 2, "cache": 3, "memory": 4}
 )
 """Configurations that hold the model come nearer than those that do not."""
 
 
-def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> ServePlan:
+def plan_serve(
+    request: Serve, *, additions: Additions = catalog.NOTHING, today: date | None = None, brief: bool = False
+) -> ServePlan:
     """
-    Options that serve the workload, cheapest first, with reasons for every loser.
+    Options that serve the workload, cheapest first, with reasons for every loser; a `brief` plan is without dear
+    options, break-even points and what else takes a search of its own.
 
     Raises
     ------
@@ -76,7 +81,8 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
         serve it is an answer: `feasible` is False and `binding` says what stands in the way.
     """
     with kept_replicas(MOST_KEPT):
-        made = plan_or_relax(SERVE, quick_without_simulator(request), additions=additions, today=today)
+        kind = replace(SERVE, look=partial(_look, brief=True)) if brief else SERVE
+        made = plan_or_relax(kind, quick_without_simulator(request), additions=additions, today=today)
     return as_asked(made, request)
 
 
@@ -86,16 +92,16 @@ def _ask(request: Serve, additions: Additions, today: date) -> Context[Serve]:
     return Context(request=request, model=model, today=today, additions=additions)
 
 
-def _look(asked: Context[Serve]) -> Found[Serve, ServeOption, ServePlan]:
+def _look(asked: Context[Serve], *, brief: bool = False) -> Found[Serve, ServeOption, ServePlan]:
     """The search for options, and what a checkpoint that is not named would save; where nothing serves, why."""
     request, model = asked.request, asked.model
     allowed, refused, no_format = apply_quality_floor(request, model)
     open_sites, excluded = sites(request.filters, additions=asked.additions) if no_format is None else ((), ())
     open_sites = tuple(with_slices(open_sites))
     within = replace(asked, request=allowed)
-    search = _search(within, open_sites)
+    search = _search(within, open_sites, times=BRIEF if brief else FOLDED)
     ranked = search.ranked
-    if ranked and ranked[0].sure and not stop_asked():
+    if ranked and ranked[0].sure and not (brief or stop_asked()):
         # The option that another checkpoint would bring, where it costs less than the first: by averages, if unasked.
         other = [one for one in ranked[1:] if limits.unmade(one.configuration, request=request, model=model)]
         if not allowed.precisions:
@@ -117,19 +123,21 @@ def _look(asked: Context[Serve]) -> Found[Serve, ServeOption, ServePlan]:
             *variation_notes(request, model),
         ),
         plan=ServePlan,
-        sections=partial(_sections, asked, search, open_sites),
+        sections=partial(_sections, asked, search, open_sites, brief),
     )
 
 
-def _sections(asked: Context[Serve], search: _Search, open_sites: Sequence[Site], plan: ServePlan) -> ServePlan:
+def _sections(
+    asked: Context[Serve], search: _Search, open_sites: Sequence[Site], brief: bool, plan: ServePlan
+) -> ServePlan:
     """
-    A feasible plan with everything that explains its options; what takes a search of its own is left out once a stop
-    was asked for.
+    A feasible plan with everything that explains its options; what takes a search of its own is left out of a `brief`
+    one, and once a stop was asked for.
     """
     request, model, today, ranked = asked.request, asked.model, asked.today, plan.options
     serving, missed, first = search.serving, search.missed, ranked[0]
     day = _day(asked, first)
-    stopped = stop_asked()  # what explains the plan and takes a search of its own is then left out
+    stopped = brief or stop_asked()
     apart = separate_pools(request, serving, first=first, today=today) if request.pools and not stopped else None
     return replace(
         plan,
@@ -205,26 +213,30 @@ def _search(
     first_only: bool = False,
     own: bool = False,
     known: Known | None = None,
+    times: float = FOLDED,
 ) -> _Search:
     """
-    Every configuration that can be started from the model's checkpoint, and the options among them in their order.
+    Every configuration that can be started from the model's checkpoint and whose replica costs at most so many times
+    the plan, and the options among them in their order.
 
     Those that need another checkpoint come with them only where no other meets the objectives surely enough, and never
     where the model's `own` is asked for. `known` keeps what no load moves.
     """
     known = {} if known is None else known
-    found = _search_formats(asked, open_sites, first_only=first_only, known=known)
+    looking = partial(_search_formats, asked, open_sites, first_only=first_only, known=known, times=times)
+    found = looking()
     if own or asked.request.precisions or (found.ranked and (found.ranked[0].sure or stop_asked())):
         return found
-    other = _search_formats(asked, open_sites, first_only=first_only, startable=False, known=known)
+    other = looking(startable=False)
     serving = found.serving + other.serving
     ranked, dear = ranked_of(asked.request, asked.model, serving=serving, by_cost=first_only)
     return _Search(found.outcomes + other.outcomes, serving, found.missed + other.missed + dear, ranked)
 
 
 def _search_formats(
-    asked: Context[Serve], open_sites: Sequence[Site], *, first_only: bool, known: Known, startable: bool = True
-) -> _Search:
+    asked: Context[Serve], open_sites: Sequence[Site], *, first_only: bool, known: Known, startable: bool = True,
+    times: float = FOLDED,
+) -> _Search:  # fmt: skip
     """
     Every configuration of every site in formats of one kind (`startable` or not), by averages or simulated, and the
     options among them; those that may come first alone where no other counts.
@@ -233,7 +245,7 @@ def _search_formats(
     outcome = partial(outcome_of, request, asked.model, known=known)
     by_averages = request.quick or not can_simulate()
     # By averages what costs more at one replica than the first cannot be the first; simulated, it can.
-    times = 1.0 if first_only and by_averages else FOLDED
+    times = 1.0 if first_only and by_averages else times
     most = limits.most_compared(request) if first_only else math.inf
     tried = _worth_it(request, asked.model, open_sites, outcome=outcome, times=times, most=most, startable=startable)
     outcomes = [*tried.refused, *(outcome for _, outcome in tried.looked_at)]

@@ -94,6 +94,21 @@ def names(field: str, title: str = "") -> dict[str, Any]:
     return axis(field, title, kind="nominal", sort=None)
 
 
+BELOW_NAME: Final = {"type": "bar", "tooltip": True, "height": {"band": 0.45}, "yOffset": 8}
+"""Mark of bars below their names."""
+
+
+def named_rows(field: str, *, sort: Sequence[str] | None = None) -> dict[str, Any]:
+    """Rows of a bar each (`BELOW_NAME`), whose name stands above it: no width cuts it, and none is lost to it."""
+    above = {"labelAlign": "left", "labelPadding": -4, "labelOffset": -13, "labelLimit": 0, "ticks": False}
+    return axis(field, "", kind="nominal", sort=sort, axis=above)
+
+
+def rows_px(count: int) -> int:
+    """Height of a plot of so many named rows. [px]"""
+    return 46 * count + 20
+
+
 def colour(field: str) -> dict[str, Any]:
     """A colour for each value of a field, in the order in which they come."""
     return {"field": field, "type": "nominal", "title": None, "sort": None}
@@ -377,9 +392,9 @@ def memory_chart(options: Sequence[Any], label: Callable[..., str]) -> Chart | N
         for order, (band, size) in enumerate(_bands(memory).items())
     ]
     limits = [(name, limit / GIB) for name, _, limit in drawn if limit is not None]
-    y = axis("accelerator", "", kind="nominal", sort=[name for name, _, _ in drawn])
+    y = named_rows("accelerator", sort=[name for name, _, _ in drawn])
     bars = {
-        "mark": {"type": "bar", "tooltip": True},
+        "mark": BELOW_NAME,
         "encoding": {
             "y": y,
             "x": axis("gib", "memory of one accelerator [GiB]", stack="zero"),
@@ -389,7 +404,7 @@ def memory_chart(options: Sequence[Any], label: Callable[..., str]) -> Chart | N
     }
     line = {
         "data": records(("accelerator", "limit"), limits),
-        "mark": {"type": "tick", "thickness": 4, "size": 36, "tooltip": True},
+        "mark": {"type": "tick", "thickness": 4, "size": 26, "yOffset": 8, "tooltip": True},
         "encoding": {"y": y, "x": axis("limit", "memory of one accelerator [GiB]")},
     }
     rows = [(name, band, show(size, "bytes")) for name, memory, _ in drawn for band, size in _bands(memory).items()]
@@ -401,7 +416,7 @@ def memory_chart(options: Sequence[Any], label: Callable[..., str]) -> Chart | N
         body=layer_charts(records(("accelerator", "part", "gib", "order"), values), bars, *([line] if limits else [])),
         columns=("accelerator", "part", "size"),
         rows=tuple(rows),
-        height=44 * len(drawn) + 20,
+        height=rows_px(len(drawn)),
     )
 
 

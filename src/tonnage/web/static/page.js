@@ -394,6 +394,7 @@ function dress(tab) {
 }
 
 // A list of entries is edited as rows, one an entry; what is sent is the same text, as JSON.
+const YES_NO = { true: "yes", false: "no" };
 function rows_of(text) {
   const [entries, columns] = [JSON.parse(text.dataset.entries), JSON.parse(text.dataset.columns)];
   const holder = Object.assign(document.createElement("div"), { className: "entries" });
@@ -405,22 +406,39 @@ function rows_of(text) {
     made.addEventListener("click", () => { act(); write(); draw_rows(); });
     return made;
   };
+  // Beside the usual columns a row holds every field that it has a value of, or that was added to it.
+  const added = new Map();
+  const shows = (entry, { name, shown }) => shown || name in entry || added.get(entry)?.has(name);
+  function control(entry, { name, label, list, choices, usual }, row) {
+    const input = document.createElement(choices.length ? "select" : "input");
+    for (const choice of choices.length ? ["", ...choices] : []) input.append(new Option(choice ? YES_NO[choice] ?? choice : usual, choice));
+    Object.assign(input, { value: entry[name] ?? "", autocomplete: "off" });
+    if (list) input.setAttribute("list", list);
+    input.setAttribute("aria-label", `${label}, row ${row}`);
+    input.addEventListener("input", () => { if (input.value) entry[name] = input.value; else delete entry[name]; write(); });
+    const named = document.createElement("label");
+    named.append(label, input);
+    return named;
+  }
+  function adder(entry, row) {
+    const select = document.createElement("select");
+    select.setAttribute("aria-label", `Add a field, row ${row}`);
+    select.append(new Option("Add a field …", ""), ...columns.filter((column) => !shows(entry, column)).map(({ name, label }) => new Option(label, name)));
+    select.addEventListener("change", () => {
+      added.set(entry, (added.get(entry) ?? new Set()).add(select.value));
+      const { label } = columns.find(({ name }) => name === select.value);
+      draw_rows();
+      $(`[aria-label="${label}, row ${row}"]`, holder).focus();
+    });
+    return select;
+  }
   function draw_rows() {
     holder.replaceChildren(...entries.map((entry, place) => {
       const row = Object.assign(document.createElement("div"), { className: "entry" });
-      for (const { name, label } of columns) {
-        const input = Object.assign(document.createElement("input"), { value: entry[name] ?? "", autocomplete: "off" });
-        const list = { model: "models", accelerator: "accelerators", traffic: "profiles" }[name];
-        if (list) input.setAttribute("list", list);
-        input.setAttribute("aria-label", `${label}, row ${place + 1}`);
-        input.addEventListener("input", () => { if (input.value) entry[name] = input.value; else delete entry[name]; write(); });
-        const named = document.createElement("label");
-        named.append(label, input);
-        row.append(named);
-      }
-      const others = Object.entries(entry).filter(([name]) => !columns.some((column) => column.name === name));
-      row.append(others.map(([name, value]) => `${name.replaceAll("_", " ")}: ${value} `).join(""), button("Remove", () => entries.splice(place, 1)));
-      row.lastChild.setAttribute("aria-label", `Remove row ${place + 1}`);
+      row.append(...columns.filter((column) => shows(entry, column)).map((column) => control(entry, column, place + 1)));
+      const remove = button("Remove", () => entries.splice(place, 1));
+      remove.setAttribute("aria-label", `Remove row ${place + 1}`);
+      row.append(adder(entry, place + 1), remove);
       return row;
     }), button("Add a row", () => entries.push({})));
   }
