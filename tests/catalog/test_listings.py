@@ -128,7 +128,7 @@ def test_order_and_limit() -> None:
     [
         (("--vendor", "Nvidea"), "no vendor 'Nvidea'; did you mean 'NVIDIA'"),
         (("--precision", "fp7"), "no precision 'fp7'; did you mean 'fp8'"),
-        (("--country", "Germany"), "no country 'Germany'"),
+        (("--country", "Germanie"), "no country 'Germanie'"),
         (("--region", "eu-nort1"), "no region 'eu-nort1'; did you mean 'eu-north-1'"),
         (("--provider", "nebias"), "no provider 'nebias'; did you mean 'nebius'"),
         (("h100-smx",), "no accelerator"),

@@ -145,7 +145,7 @@ def test_wide_shows_every_column() -> None:
         (("accelerators", "--sort", "prize"), "no column 'prize'; did you mean 'price'"),
         (("accelerators", "h100-smx"), "no accelerator 'h100-smx'; did you mean 'h100-sxm5-80gb'"),
         (("offers", "--max-price", "3"), "--max-price: '3' has no unit"),
-        (("offers", "--country", "Finland"), "no country 'Finland'"),
+        (("offers", "--country", "Finnland"), "no country 'Finnland'"),
         (("offers", "--limit", "-3"), "--limit -3 must be 0 (all) or more"),
         (("offers", "--additions", "nowhere.toml"), "'nowhere.toml': no such file or folder"),
         (("providers", "--provider", "nebias"), "no provider 'nebias'; did you mean 'nebius'"),

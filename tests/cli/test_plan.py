@@ -42,6 +42,7 @@ def test_infeasible_exits_three_with_what_is_reachable() -> None:
         ([*SERVE, "--region", "nowhere-9"], "region"),
         ([*SERVE, "--precision", "fp7"], "no precision 'fp7'"),
         ([*SERVE, "--ttft", "500"], "may be 500 s or 500 ms; write which"),
+        (["plan", "train", "8B", "--tokens", "1B", "--deadline", "720"], "may be 720 days or 720 h; write which"),
         ([*SERVE, "--ttft", "-1s"], "out of range"),
         ([*SERVE, "--concurrency", "5"], "contradict"),
         ([*SERVE, "--traffi", "chat"], "did you mean '--traffic'"),

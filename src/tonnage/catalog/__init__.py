@@ -8,7 +8,14 @@ there is none.
 
 from __future__ import annotations
 
-from tonnage.catalog.accelerators import accelerator, accelerators, ambiguity, predictable_accelerator, status_note
+from tonnage.catalog.accelerators import (
+    accelerator,
+    accelerators,
+    ambiguity,
+    in_digits,
+    predictable_accelerator,
+    status_note,
+)
 from tonnage.catalog.additions import NOTHING, Additions, gather
 from tonnage.catalog.hardware import published_results, scale_up_domains
 from tonnage.catalog.models import model, models
@@ -24,7 +31,7 @@ from tonnage.catalog.names import (
     seller,
 )
 from tonnage.catalog.offers import offers, spot_records
-from tonnage.catalog.providers import carbon, carbon_of, countries, parameter, providers, servers, tco
+from tonnage.catalog.providers import carbon, carbon_of, countries, country_code, parameter, providers, servers, tco
 from tonnage.catalog.tokens import token_prices
 
 __all__ = [
@@ -37,7 +44,9 @@ __all__ = [
     "carbon",
     "carbon_of",
     "countries",
+    "country_code",
     "gather",
+    "in_digits",
     "model",
     "model_name",
     "models",

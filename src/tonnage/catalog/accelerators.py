@@ -43,6 +43,26 @@ MAX_NAME_LENGTH: Final = 200
 
 _COUNTED: Final = re.compile(r"^\s*(\d{1,6})\s*(?:[x×*]\s*|\s)(?=.*[a-z])(?=.*\d)(.+)$", re.IGNORECASE)
 _WORD: Final = re.compile(r"[a-z0-9]+(?:\.[0-9]+)?")
+_NUMBERS: Final = {
+    "a": 1, "one": 1, "single": 1, "two": 2, "dual": 2, "three": 3, "triple": 3, "four": 4, "quad": 4, "five": 5,
+    "six": 6, "seven": 7, "eight": 8, "ten": 10, "twelve": 12, "sixteen": 16,
+}  # fmt: skip
+_IN_WORDS: Final = re.compile(rf"^\s*(?:a\s+)?({'|'.join(_NUMBERS)})\s+(?:x\s+)?(?=.*\d)", re.IGNORECASE)
+_AFTER: Final = re.compile(r"^\s*(.*\S)\s+[x×]\s*(\d{1,4})\s*$", re.IGNORECASE)
+
+
+def in_digits(text: str) -> str:
+    """
+    A count of accelerators that is written in words or behind the name, before it in digits.
+
+    Examples
+    --------
+    >>> in_digits("two RTX 3090"), in_digits("RTX 3090 x2"), in_digits("RTX 3090"), in_digits("A100")
+    ('2 x RTX 3090', '2 x RTX 3090', 'RTX 3090', 'A100')
+    """
+    if (after := _AFTER.match(text[:MAX_NAME_LENGTH])) is not None:
+        return f"{after[2]} x {after[1]}"
+    return _IN_WORDS.sub(lambda found: f"{_NUMBERS[found[1].lower()]} x ", text)
 
 
 class Match(NamedTuple):
@@ -109,13 +129,15 @@ def resolve(name: str, index: Index) -> Match:
     if len(several) == 1:
         return Match(several[0], ())
     defaults = [id for id in index.defaults.values() if id in several]
-    if not defaults and (counted := _COUNTED.match(name)) is not None:
+    if not defaults and (counted := _COUNTED.match(in_digits(name))) is not None:
         one = resolve(counted[2], index).id
         how = (
             f"name '{one}' alone, and their number ({counted[1]}) where the question has a field for it: accelerators,"
             " tp, count or max_accelerators"
         )
         raise BadRequest(f"'{echo(name)}' is a number of accelerators: {how}")
+    if not defaults and re.search(r"\ds\s*$", name):
+        return resolve(name.rstrip()[:-1], index)  # "3090s"
     if not defaults:
         # Suggest ids, and other spellings only where no id comes near.
         other_spelling = not nearest(name, index.words) and nearest(name, index.listed)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tonnage.catalog.accelerators import accelerator
 from tonnage.catalog.additions import Additions
+from tonnage.catalog.providers import country_code
 from tonnage.catalog.what_if import DTYPES, SEGMENTS
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.listing import Column, Hidden
@@ -114,7 +115,8 @@ def offer_conditions(wanted: Wanted, known: Sequence[Offer]) -> list[Condition]:
     """The conditions on the offer: who, where, at what price."""
     providers = _match_spelling("provider", wanted.providers, {offer.provider for offer in known})
     regions = _match_spelling("region", wanted.regions, {offer.region for offer in known if offer.region})
-    countries = _match_spelling("country", wanted.countries, {offer.country for offer in known if offer.country})
+    meant = [*map(country_code, wanted.countries)]
+    countries = _match_spelling("country", meant, {offer.country for offer in known if offer.country})
     term, most = "spot" if wanted.spot else "on-demand", wanted.usd_per_hour
     found: list[Condition] = []
     if providers:

@@ -55,6 +55,23 @@ def countries() -> Mapping[str, Country]:
     )
 
 
+def country_code(text: str) -> str:
+    """
+    The two letters of a country by its English name, its three letters or these; else the text as it is.
+
+    Examples
+    --------
+    >>> country_code("Germany"), country_code("USA"), country_code("uk"), country_code("US-TX")
+    ('DE', 'US', 'GB', 'US-TX')
+    """
+    wanted = text.strip().lower().removeprefix("the ")
+    named = {one.country_iso3: one.name.lower() for one in carbon().values() if one.id == one.country_iso3}
+    for code, country in countries().items():
+        if wanted in (code.lower(), country.iso3.lower(), named.get(country.iso3)):
+            return code
+    return {"uk": "GB"}.get(wanted, text.strip())
+
+
 def is_community(provider: Provider) -> bool:
     """Hosts of strangers, without a service level: marketplaces, auctions, brokers."""
     return any(word in provider.kind for word in ("marketplace", "broker"))

@@ -123,7 +123,11 @@ def _option(field: Field) -> Callable[[Command], Command]:
         return click.option(f"{flag}/--no-{flag[2:]}", field.name, default=None, **more)
     if field.reads == "entries":
         return click.option(flag, field.name, metavar="FILE", callback=_read_entries, **more)
-    metavar = "|".join(field.choices) if field.choices and field.reads != "list" else field.reads.upper()
+    reads = field.reads
+    if field.usual is not None and not field.usual.unit.startswith("/"):
+        reads = field.usual.unit
+        more["help"] += f"; a plain number is in {reads}"
+    metavar = "|".join(field.choices) if field.choices and field.reads != "list" else reads.upper()
     more |= {"metavar": metavar, "shell_complete": _completing(field)}
     if field.reads == "list":
         return click.option(

@@ -57,6 +57,8 @@ def read_owned(text: str, *, additions: Additions = catalog.NOTHING) -> tuple[Ow
     64.0
     >>> [(group.count, group.part.id) for group in read_owned("2 RTX 3090 + 1 4090")]
     [(2, 'rtx-3090'), (1, 'rtx-4090')]
+    >>> [(group.count, group.part.id) for group in read_owned("two RTX 3090s and a 4090")]
+    [(2, 'rtx-3090'), (1, 'rtx-4090')]
     >>> read_owned("CPU")[0].part is None
     True
     """
@@ -78,6 +80,7 @@ def _group(text: str, additions: Additions) -> Owned:
         return Owned(1, None, f"assumed: {_without_remark(usual.name)}")
     if _NAMELESS.match(text):
         raise BadRequest(f"accelerator: '{echo(text.strip())}' is a count without a name; write '8 x A100 80GB'")
+    text = text if _find_part(text, additions) is not None else catalog.in_digits(text)
     counted = _COUNT.match(text)
     count, name = (int(counted[1]), counted[2]) if counted else (1, text)
     if counted and _find_part(text, additions) is not None:  # "3090 Ti" is a part, not 3090 of a kind
@@ -143,7 +146,7 @@ def _find_part(name: str, additions: Additions) -> Accelerator | None:
         return catalog.predictable_accelerator(name, additions)
     except BadRequest as error:
         # A number of parts, which `_group` reads; a part without published rates is refused with its own reason.
-        if isinstance(error, UnknownName) or _COUNT.match(name):
+        if isinstance(error, UnknownName) or _COUNT.match(catalog.in_digits(name)):
             return None
         raise
 

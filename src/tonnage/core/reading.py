@@ -47,14 +47,17 @@ class Names(Record, kw_only=True):
     """All are in small letters, and any capitals are read as such."""
 
 
-def _looked_up(what: str, listed: Callable[[Additions], Iterable[str]], *, title: Callable[[str], str] = str) -> Names:
-    """Names that the catalogue's rows have, whatever their case, or as they are shown (`title`)."""
+def _looked_up(
+    what: str, listed: Callable[[Additions], Iterable[str]], *, title: Callable[[str], str] = str,
+    meant: Callable[[str], str] = str,
+) -> Names:  # fmt: skip
+    """Names that the catalogue's rows have, whatever their case, as they are shown (`title`), or `meant` by others."""
 
     def find(name: str, additions: Additions) -> str:
         folded = {called(item).lower(): item for called in (title, str) for item in listed(additions) if item}
-        if name.lower() not in folded:
+        if (key := meant(name).lower()) not in folded:
             raise UnknownName(what, name, known=set(folded.values()))
-        return folded[name.lower()]
+        return folded[key]
 
     return Names(listed=listed, spelled=find)
 
@@ -81,9 +84,11 @@ NAMES: Final[dict[str, Names]] = {
     ),
     "regions": _looked_up("region", lambda additions: {o.region or "" for o in catalog.offers(additions=additions)}),
     "countries": _looked_up(
-        "country", lambda additions: {o.country or "" for o in catalog.offers(additions=additions)}
+        "country",
+        lambda additions: {o.country or "" for o in catalog.offers(additions=additions)},
+        meant=catalog.country_code,
     ),
-    "all countries": _looked_up("country", lambda additions: catalog.countries()),
+    "all countries": _looked_up("country", lambda additions: catalog.countries(), meant=catalog.country_code),
 }
 
 

@@ -82,14 +82,14 @@ class RentOrBuyRequest(SparseRecord, kw_only=True):
     utilisation: Annotated[float, Field("share of hours with useful work: 70 %", "fraction", high=1.0)] = 0.7
     """Share of the machine's hours with useful work: the threshold of the best-known rule, so that the answer says at
     once on which side of it the prices lie. [-]"""
-    country: Annotated[str, Field("whose electricity: US, DE, US-TX")] = "US"
+    country: Annotated[str, Field("whose electricity: US, Germany, US-TX")] = "US"
     """Whose tariff and where the machine stands."""
     given: Annotated[dict[str, float], Group(of=OwnedMachine)] = {}
     """Inputs in place of the catalogue's, by name, in the units of `OwnedMachine`."""
     providers: Annotated[tuple[str, ...], offer_field("only these providers", name="provider", known="providers")] = ()
     countries: Annotated[
         tuple[str, ...],
-        offer_field("only offers in these countries (two letters)", name="rent_country", known="all countries"),
+        offer_field("only offers in these countries: DE or Germany", name="rent_country", known="all countries"),
     ] = ()
     eu: Annotated[bool | None, offer_field("only offers in the European Union")] = None
     terms: Annotated[tuple[str, ...], offer_field("only these terms", name="term", choices=TERMS)] = ()

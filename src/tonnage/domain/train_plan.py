@@ -8,6 +8,7 @@ steps, validation, start-up, checkpoints, interruptions, and the headroom kept f
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -17,6 +18,7 @@ from tonnage.domain.layout import TrainLayout
 from tonnage.domain.plan import Bill, RankedOption, RankedPlan
 from tonnage.domain.requests.common import Confidence, Filters, ModelName
 from tonnage.domain.requests.field import (
+    DAYS,
     MAY_BE_NOTHING,
     Field,
     Group,
@@ -29,10 +31,9 @@ from tonnage.record import SparseRecord
 
 _SEQ_LEN: Final = training_field("tokens of one sequence", "integer", high=1e8)
 _GlobalBatch = Annotated[int | None, training_field("sequences per optimizer step", high=1e8)]
-Deadline = Annotated[
-    float | None,
-    objective_field("longest time for the whole run: 30 days, 8 h", "s", name="deadline", high=20 * 8760 * 3600.0),
-]
+_BY: Final = partial(objective_field, reads="s", name="deadline", high=20 * 8760 * 3600.0)
+Deadline = Annotated[float | None, _BY("longest time for the whole run: 8 h, 2 days")]
+LongDeadline = Annotated[float | None, _BY("longest time for the whole run: 30 days, 8 h", usual=DAYS)]
 Budget = Annotated[float | None, objective_field("most to spend on the whole run", "USD", name="budget", high=1e12)]
 _Precision = Annotated[
     str, training_field("what products are computed in: bf16, fp8, fp16, tf32, fp32", known="formats")
@@ -63,7 +64,7 @@ class Train(SparseRecord, kw_only=True, tag="train"):
     seq_len: Annotated[int | None, _SEQ_LEN] = None
     """Absent = 4,096, or what the model takes if that is less. [tokens]"""
     global_batch: _GlobalBatch = None
-    deadline_s: Deadline = None
+    deadline_s: LongDeadline = None
     budget_usd: Budget = None
     confidence: Confidence = 0.8
     """The plan is the cheapest option that keeps deadline and budget with at least this chance. [-]"""

@@ -10,6 +10,7 @@ from tests.command import answered
 
 import tonnage
 from tonnage.errors import BadRequest, UnitError, UnknownName
+from tonnage.questions.cost.inputs import rent_or_buy_request
 
 SERVERS = Path(__file__).parents[3] / "src/tonnage/catalog/data/tco/servers.csv"
 
@@ -158,6 +159,12 @@ def test_prices_older_than_a_quarter_are_flagged(h100: Any) -> None:
 def test_the_answer_survives_the_trip_through_json(h100: Any) -> None:
     again = msgspec.json.decode(msgspec.json.encode(h100), type=type(h100))
     assert again == h100 and again.schema == "tonnage.cost/1"
+
+
+@pytest.mark.parametrize("name", ["Germany", "DEU", "de"])
+def test_a_country_is_read_by_its_name(name: str) -> None:
+    request = rent_or_buy_request({"machine": "eight H100", "country": name, "rent_country": f"{name}, UK"})
+    assert request.country == "DE" and request.countries == ("DE", "GB")
 
 
 @pytest.mark.parametrize(

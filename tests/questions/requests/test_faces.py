@@ -24,6 +24,7 @@ from tonnage.domain.requests import typed as types
 from tonnage.domain.requests.field import attributes_of
 from tonnage.domain.requests.serve import Serve
 from tonnage.errors import BadRequest, TonnageError
+from tonnage.questions.budget.question import budget_request
 from tonnage.questions.calibrate.question import calibrate_request, stacks_of
 from tonnage.questions.lifecycle.question import lifecycle_request
 from tonnage.questions.predict.case_lines import case_of_object
@@ -31,6 +32,7 @@ from tonnage.questions.registry import CASES, REQUESTS
 from tonnage.questions.request_schema import case_schemas, describe_fields
 from tonnage.questions.serve.question import serve_request
 from tonnage.questions.simulate.simulate import simulation_of
+from tonnage.questions.train.question import finetune_request, train_request
 from tonnage.questions.typed_requests import typed_module
 
 COMMANDS = {
@@ -73,7 +75,8 @@ def test_every_field_is_an_option_with_its_help(question: str) -> None:
     for field in request_fields(REQUESTS[question]):
         option = options[field.name]
         if isinstance(option, click.Option):
-            assert option.help == field.help
+            unit = field.usual.unit if field.usual is not None and not field.usual.unit.startswith("/") else ""
+            assert option.help == field.help + (f"; a plain number is in {unit}" if unit else "")
             assert "--" + field.name.replace("_", "-") in option.opts
 
 
@@ -345,3 +348,10 @@ def test_a_budget_without_a_time_is_of_the_hour_that_the_option_names(written: s
 def test_a_budget_of_another_unit_is_refused(written: str) -> None:
     with pytest.raises(TonnageError, match="budget"):
         serve_request({"model": "13B", "rate": "2/s", "traffic": "chat", "budget": written})
+
+
+@pytest.mark.parametrize(("read", "days"), [(train_request, 30.0), (finetune_request, 1.25), (budget_request, 30.0)])
+def test_a_plain_deadline_is_what_its_job_is_counted_in(read: Any, days: float) -> None:
+    """Training anew takes days, an adaptation hours; the option's help says which."""
+    asked = {"amount": "$20,000"} if read is budget_request else {"model": "8B", "tokens": "1B"}
+    assert read({**asked, "deadline": 30}).deadline_s == days * 86400.0

@@ -215,7 +215,7 @@ class Filters(SparseRecord, kw_only=True):
     providers: Annotated[tuple[str, ...], offer_field("only these providers", name="provider", known="providers")] = ()
     regions: Annotated[tuple[str, ...], offer_field("only these regions", name="region", known="regions")] = ()
     countries: Annotated[
-        tuple[str, ...], offer_field("only these countries (two letters)", name="country", known="countries")
+        tuple[str, ...], offer_field("only these countries: DE or Germany", name="country", known="countries")
     ] = ()
     eu: Annotated[bool | None, offer_field("only regions in the European Union")] = None
     ecc: Annotated[bool | None, accelerator_field("only memory with error correction")] = None

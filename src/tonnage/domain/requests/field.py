@@ -71,6 +71,8 @@ USUAL: Final = {
     **dict.fromkeys(("e2e", "think", "think_time", "turn_gap", "environment", "reward"), Usual("s")),
 }  # fmt: skip
 """Dimension, or name of a field of seconds or watts, -> what the field's usual unit is."""
+DAYS: Final = Usual("days", most=400.0, other="h")
+"""Of runs that train a model from nothing."""
 
 GROUPS: Final = (
     "Workload",
@@ -119,7 +121,7 @@ class Field(Record):
     short: str = ""
     """One-letter option."""
     usual: Usual | None = None
-    """What a plain number is of: '20' is 20/s, '$50' is $50/h. `attributes_of` takes it from its table."""
+    """What a plain number is of: '20' is 20/s, '$50' is $50/h; where nothing is said, as in `attributes_of`'s table."""
     whole: bool = False
     """The attribute is an integer."""
     entries: Any = None
@@ -192,7 +194,7 @@ def attributes_of(struct: type[msgspec.Struct]) -> tuple[Attribute, ...]:
                 whole=int in members or mark.reads == "integer",
                 choices=_choices(mark, members),
                 aliases=tuple(ALIASES.get(mark.name or info.name, "").split()),
-                usual=USUAL.get(mark.name or info.name) or USUAL.get(mark.reads),
+                usual=mark.usual or USUAL.get(mark.name or info.name) or USUAL.get(mark.reads),
                 default=None if info.default is msgspec.NODEFAULT else info.default,
             )
             for mark in marks

@@ -25,7 +25,7 @@ from tonnage.domain.requests.field import (
     training_field,
 )
 from tonnage.domain.requests.serve import Serve
-from tonnage.domain.train_plan import TrainConfiguration
+from tonnage.domain.train_plan import LongDeadline, TrainConfiguration
 from tonnage.errors import BadRequest, echo
 from tonnage.questions.question import LLAMA_8B, Form, Question
 from tonnage.questions.serve.question import serve_request, service_fields
@@ -56,10 +56,7 @@ class Budget(SparseRecord, kw_only=True):
     tokens: Annotated[
         float | None, training_field("tokens there are to train on; else as many as pay", "tokens", high=1e16)
     ] = None
-    deadline_s: Annotated[
-        float | None,
-        objective_field("longest time for a training run: 30 days", "s", name="deadline", high=20 * 8760 * 3600.0),
-    ] = None
+    deadline_s: LongDeadline = None
     usd_per_h: float | None = None
     """Of a service. [USD/h]"""
     usd: float | None = None

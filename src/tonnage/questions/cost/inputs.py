@@ -58,7 +58,7 @@ def _server(name: str, additions: Additions) -> OwnedServer:
     servers = catalog.servers()
     if name in servers:
         return servers[name]
-    counted = COUNTED.fullmatch(name)
+    counted = COUNTED.fullmatch(catalog.in_digits(name))
     try:
         part = catalog.accelerator(counted[2] if counted else name, additions).id
     except UnknownName:
@@ -79,7 +79,7 @@ def _country(name: str, own: Mapping[str, float]) -> str:
     The country in upper case; refuses one whose tariff is not known, unless the price of power is given. One with a
     household tariff alone passes.
     """
-    wanted = name.strip().upper()
+    wanted = catalog.country_code(name).upper()
     known = {key for group, key in catalog.tco() if group in {"electricity_default", "electricity_household"}}
     if wanted not in known.union(catalog.countries()):
         raise UnknownName("country", name, known=known.union(catalog.countries()))
