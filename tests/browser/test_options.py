@@ -111,6 +111,34 @@ def test_a_simulation_is_stopped_by_hand_and_stays_marked(visit: Any) -> None:
         asked.abort()
 
 
+def test_a_stopped_simulation_stays_stopped_while_options_are_chosen(visit: Any) -> None:
+    held: list[Any] = []
+    page = visit(ASKED.replace("4/s", "42/s"), held=held)
+    page.click("#stop")
+    page.click("#options tbody tr:nth-child(2) td:nth-child(3)")
+    page.wait_for_selector("main:not([aria-busy]) .note.chosen", timeout=ANSWER_MS)
+    assert "you stopped" in page.inner_text("#waits") and not page.query_selector("#waits progress")
+    assert len(held) == 1, "nothing is followed any more"
+    for asked in held:
+        asked.abort()
+
+
+@pytest.mark.parametrize(("width", "dark"), LOOKS)
+@pytest.mark.parametrize("asked", ["99", "0", "abc"])
+def test_an_option_that_there_is_not_is_said_and_the_question_stays(
+    visit: Any, asked: str, width: int, dark: bool
+) -> None:
+    page = visit(f"{QUICK}&option={asked}", width=width, dark=dark)
+    assert f"option {asked}, which this answer does not have" in page.inner_text("#lost")
+    chosen_row = page.query_selector_all("tr.chosen")
+    assert [row.get_attribute("data-rank") for row in chosen_row] == ["1"]
+    assert "option=" not in page.get_attribute("#share", "href")
+    names = [pair.split("=")[0] for pair in page.get_attribute("#share", "href").split("?")[1].split("&")]
+    assert names == ["model", "rate", "traffic", "ttft", "tpot", "accelerator", "quick"], "as they were written"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert not [item["id"] for item in Axe().run(page).response["violations"]]
+
+
 def test_an_option_chosen_while_it_is_simulated_stays_chosen(visit: Any) -> None:
     held: list[Any] = []
     page = visit(ASKED.replace("4/s", "43/s"), held=held)

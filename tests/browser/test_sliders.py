@@ -40,6 +40,16 @@ def test_what_a_slider_shows_is_what_the_answer_says(visit: Any, width: int, dar
     page.wait_for_selector("main:not([aria-busy]) .asked:has-text(' 4 req/s')", timeout=ANSWER_MS)
 
 
+def test_of_two_sliders_let_go_one_after_the_other_both_count(visit: Any) -> None:
+    page = visit(QUICK)
+    page.query_selector("#tune").scroll_into_view_if_needed()
+    for name, place in (("rate", 8), ("ttft", 2)):
+        page.evaluate(MOVE, [name, place])
+        page.evaluate(f"document.querySelector('#t-{name}').dispatchEvent(new Event('change', {{bubbles: true}}))")
+    page.wait_for_selector("main:not([aria-busy]) .asked:has-text('8 req/s')", timeout=ANSWER_MS)
+    assert "rate=8" in page.url and "ttft=700" in page.url and "TTFT ≤ 700 ms" in page.inner_text(".asked")
+
+
 def test_only_answers_that_are_no_estimates_on_their_way_have_sliders(visit: Any) -> None:
     held: list[Any] = []
     page = visit("/plan/serve?model=8B&rate=47/s&traffic=chat&ttft=1+s&accelerator=L40S", held=held)

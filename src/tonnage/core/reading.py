@@ -381,7 +381,7 @@ def _chosen(text: str, field: Field, *, what: str) -> str:
 def _range(field: Field) -> str:
     high = "" if field.high == math.inf else f" and at most {units.show(field.high, _dimension(field))}"
     least = "at least" if field.low < 0 else "more than"
-    return f"{least} {units.show(max(0.0, field.low), _dimension(field))}{high}"
+    return f"{least} {units.show(field.low, _dimension(field)) if field.low > 0 else 0}{high}"
 
 
 def _dimension(field: Field) -> str:

@@ -59,6 +59,8 @@ MOST_TYPE: Final = 90
 PREDICTED: Final = {"cases": [{"kind": "serve", "model": "13B", "accelerator": "H200", "traffic": {"concurrency": 8},
                                "isl": 1024, "osl": 256}]}  # fmt: skip
 """Example of a prediction."""
+LONGEST_RANK: Final = 12
+"""Characters of what an address asks for as an option that are said again."""
 FIGURES: Final = {
     **{one.title: f"{one.words} ({one.title})" for one in OBJECTIVES}, "output rate": "Output tokens/s",
     "prompt": "Prompt tokens/s, one request", "energy per token": "Energy per token", "memory": "Memory, serving",
@@ -89,8 +91,8 @@ class Shown(Record, kw_only=True):
     """It holds until the simulated one is there."""
     every: bool = False
     """All options in the table."""
-    option: int = 1
-    """Rank of the option that is chosen."""
+    option: str = "1"
+    """Rank of the option that is chosen, as the address has it."""
 
 
 def front_page(additions: catalog.Additions = catalog.NOTHING) -> str:
@@ -130,7 +132,8 @@ def question_page(
         told = with_labels(without_commands(error) or error, question)
         return _asking(question, values=values, error=told, problems=problems)
     answer, key = shown.answer, shown.key
-    option = shown.option if shown.option <= choosable(answer) else 1
+    ranks = [str(rank) for rank in range(1, 1 + max(1, choosable(answer)))]
+    option = int(shown.option) if shown.option in ranks else 1
     asked = urlencode(given)
     chosen = f"&option={option}" if option > 1 else ""
     view = answer_view(answer, key=key, every=shown.every, option=option, path=question.path, given=given,
@@ -161,6 +164,7 @@ def question_page(
         sliders=() if waits else sliders(answer, given),
         stop=f"/step/{question.path}?{asked}",
         changeable=bool(what_ifs(question.path, nest_form_names(given))),
+        lost="" if shown.option in ranks else shown.option[:LONGEST_RANK],
         waits=f"/progress/{question.path}?{asked}" if waits else "",
         simulated=f"/{question.path}?{urlencode({k: v for k, v in given.items() if k != question.at_first})}",
         opens=isinstance(answer, ServePlan | TrainPlan) and bool(answer.options),
@@ -338,7 +342,7 @@ def numbers_page(
 
 def problem_page(why: str) -> str:
     """A sentence that says what was wrong."""
-    return _fill("problem.html", title="Invalid request", why=why)
+    return _fill("problem.html", title="Invalid request", why=without_commands(why) or why)
 
 
 def api_page(*, origin: str, limits: Limits) -> str:

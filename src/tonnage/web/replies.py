@@ -38,8 +38,9 @@ def client_of(request: Asked) -> str:
 
 
 def fields_of(request: Asked) -> dict[str, str]:
-    """Fields of the address, each once."""
-    return {TAKEN.get(name, name): text for name, text in single_fields(request.query_params.multi_items()).items()}
+    """Fields of the address, each once, in their order."""
+    # As they were written: `multi_items` has them in no order.
+    return {TAKEN.get(name, name): text for name, text in single_fields(request.query_params.items()).items()}
 
 
 def still_here(jobs: Jobs, key: str) -> Kept:

@@ -78,7 +78,7 @@ def page(
     shown = (
         None
         if kept is None
-        else pages.Shown(key=kept[0], answer=kept[1].answer, waits=waits, every=every, option=_rank(option))
+        else pages.Shown(key=kept[0], answer=kept[1].answer, waits=waits, every=every, option=option)
     )
     return pages.question_page(QUESTIONS[path], given=given, shown=shown, error=note, additions=settings.additions)
 

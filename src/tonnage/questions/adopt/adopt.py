@@ -49,6 +49,7 @@ from tonnage.questions.train.option import option_of_setup
 from tonnage.questions.train.places import Rental, rentals
 from tonnage.questions.train.plan import plan_train
 from tonnage.questions.train.setup import resolve_setup
+from tonnage.report.wording import money
 from tonnage.units import percent, show
 
 WORTH: Final = 0.01
@@ -167,7 +168,7 @@ def _sentence(found: Adoption) -> str:
     per = "a month" if saving.unit == "month" else "on the run"
     does = f"carries the same load with {', '.join(found.changes)}" if found.changes else "does the same"
     there = provider_name(first.bill.provider)
-    return f"{now}; {then} ({there}) {does} and saves ${saving.usd:,.0f} {per} ({percent(saving.share)})."
+    return f"{now}; {then} ({there}) {does} and saves {money(saving.usd)} {per} ({percent(saving.share)})."
 
 
 def _changes(sides: ServeSides | TrainSides) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from tonnage.report.document import (
     document,
     grid,
 )
-from tonnage.report.wording import chance_text, degrees, plural
+from tonnage.report.wording import chance_text, degrees, money, plural
 from tonnage.units import percent, show
 
 MOST_SETTINGS: Final = 10
@@ -51,7 +51,7 @@ def adoption_document(answer: Adoption) -> Document:
         if answer.changes
         else None,
         (Text(f"! {finding}", kind="check") for finding in answer.findings[:SHOWN]),
-        (Text(f"assumed: {text}", kind="fact") for text in answer.assumed[: ASSUMED - bool(answer.changes)]),
+        (Text(f"assumed: {text}", kind="fact") for text in _telling(answer)[: ASSUMED - bool(answer.changes)]),
         Text(f"! Unknown to {running.program}: {', '.join(running.unknown)}", kind="check")
         if running.unknown
         else None,
@@ -72,6 +72,11 @@ def adoption_document(answer: Adoption) -> Document:
     )
 
 
+def _telling(answer: Adoption) -> list[str]:
+    """What was assumed, the load and the objectives, on which most rests, first."""
+    return sorted(answer.assumed, key=lambda text: not text.startswith(("load", "objectives")))
+
+
 def _lead(answer: Adoption) -> tuple[Block, ...]:
     """
     What should run as its own plan's page says it, and what that saves; the sentence alone where what runs today
@@ -86,8 +91,9 @@ def _lead(answer: Adoption) -> tuple[Block, ...]:
     now = f"{accelerators_text(runs)} at {show(runs.bill.usd_per_hour, 'USD/h')} ({provider_name(runs.bill.provider)})"
     head, saved = page.answer(plan, best), Meter("instead", "nothing cheaper does the same")
     if answer.saving:
+        usd, share = money(answer.saving.usd), percent(answer.saving.share)
         per = "a month" if answer.saving.unit == "month" else "on the run"
-        saved = Meter("saves", f"${answer.saving.usd:,.0f} {per} ({percent(answer.saving.share)}), against {now} today")
+        saved = Meter("saves", f"{usd} {per} ({share}), against {now} today")
     else:
         head = replace(head, text=f"Keep {head.text}")
     return (head, Meters((*page.meters(plan, best), saved)))

@@ -46,6 +46,7 @@ document.addEventListener("submit", async (event) => {
   const form = event.target;
   if (form.id !== "question") return;
   event.preventDefault();
+  stopped = null;
   // A file does not fit into an address: the server keeps it, and the address holds its name.
   const text = $("#f-file", form);
   if (text && text.value.length > LONGEST) {
@@ -80,14 +81,19 @@ function follow(path, fields, signal) {
 }
 
 // A first answer stands until the simulated one is there, which then takes its place; what is being typed stays.
-let waiting = null;
+let waiting = null, stopped = null; // the question whose simulation somebody stopped: other options of it are not simulated either
+const STOPPED = "Price, latencies and chance are by averages: you stopped the simulation. Send the form again to have it.";
 function await_simulation() {
   waiting?.close();
   const waits = $("#main")?.dataset.waits;
   if (!waits) return;
+  const tell = (place, text) => { const at = $(place); if (at) at.textContent = text; };
+  if (waits === stopped) {
+    tell("#waits-text", STOPPED);
+    return $("#waits-bar").parentElement.remove();
+  }
   const source = (waiting = new EventSource(waits));
   const began = performance.now();
-  const tell = (place, text) => { const at = $(place); if (at) at.textContent = text; };
   // Nothing is counted until the simulator is there, which takes its time once after an installation.
   let far = "starting the simulator";
   const tick = () => tell("#waits-at", `${Math.round((performance.now() - began) / 1e3)} s, ${far}`);
@@ -108,7 +114,7 @@ function await_simulation() {
     Object.assign($("#waits-bar"), { value: seen.done, max: seen.total });
   });
   source.addEventListener("error", () => end("Price, latencies and chance are by averages. The simulation was cut off; send the form again to have it."));
-  Object.assign($("#stop"), { hidden: false, onclick: () => end("Price, latencies and chance are by averages: you stopped the simulation. Send the form again to have it.") });
+  Object.assign($("#stop"), { hidden: false, onclick: () => { stopped = waits; end(STOPPED); } });
   source.addEventListener("end", async (event) => {
     const { error } = JSON.parse(event.data);
     end(error);
@@ -181,9 +187,11 @@ function tune() {
   for (const slider of sliders) {
     slider.input.addEventListener("input", () => { moving = slider; slider.wanted = Number(slider.input.value); say(slider); run(); });
     slider.input.addEventListener("change", () => {
-      const [asked, place] = [new URL(card.dataset.step.replace("/step/", "/"), location.href), Number(slider.input.value)];
-      asked.searchParams.set(slider.input.dataset.name, slider.steps[place]);
-      if (place !== slider.at) recalculate(asked.pathname + asked.search);
+      // Each that was moved, for another may be let go before the answer to the first is there.
+      const asked = new URL(card.dataset.step.replace("/step/", "/"), location.href);
+      const moved = sliders.filter(({ input, at }) => Number(input.value) !== at);
+      for (const { input, steps } of moved) asked.searchParams.set(input.dataset.name, steps[Number(input.value)]);
+      if (moved.length || $("#main").ariaBusy) recalculate(asked.pathname + asked.search);
     });
   }
   // Where a step takes long, those next to the answer alone are computed ahead; others are once one drags there.
@@ -197,7 +205,7 @@ function tune() {
     for (let next; (next = left()[0]) && card.isConnected;) {
       const began = performance.now();
       const reply = await fetch(of(next.slider, next.place), { headers: { accept: "application/json" } }).catch(() => null);
-      if (!reply) break;
+      if (!reply) { $("#tuned-so-far").textContent = "The server did not answer; try again."; break; }
       const told = await reply.json();
       next.slider.found[next.place] = reply.ok ? told : { text: told.error };
       if (performance.now() - began > SLOW_MS) reach = 1;
