@@ -1,11 +1,13 @@
 """The tools for assistants, through the protocol's own client."""
 
 import asyncio
+import base64
 import json
 import os
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +115,10 @@ def test_a_folder_that_cannot_be_written_costs_the_file_and_not_the_answer(
 
 def test_what_cache_buys_is_a_picture_beside_its_text() -> None:
     asked = {**SERVE, "traffic": "agent", "accelerator": "H100", "ttft": "4 s", "tpot": "50 ms", "quick": True}
-    charts = dict(call("plan_serving", asked, additions=NOTHING).charts)
+    found = call("plan_serving", asked, additions=NOTHING)
+    charts = dict(found.charts)
     assert json.loads(charts["cache"])["title"], charts.keys()
+    assert found.drawn.startswith(b"\x89PNG") or find_spec("vl_convert") is None
 
 
 def test_every_example_runs_through_the_protocols_own_client(tmp_path: Path) -> None:
@@ -147,10 +151,15 @@ def test_every_example_runs_through_the_protocols_own_client(tmp_path: Path) -> 
                 found = await session.call_tool(tool.name, narrowed(TOOLS.get(tool.name, ""), example))
                 assert not found.is_error, f"{tool.name}: {found.content[0].text}"
                 assert found.structured_content and found.content[0].text, tool.name
-                for drawn in found.content[1:]:
+                resources = [one for one in found.content[1:] if one.type == "resource"]
+                images = [one for one in found.content[1:] if one.type == "image"]
+                assert len(images) == (bool(resources) and find_spec("vl_convert") is not None), tool.name
+                assert all(base64.b64decode(one.data).startswith(b"\x89PNG") for one in images)
+                assert all(one.annotations.audience == ["user"] for one in images), tool.name
+                for drawn in resources:
                     shown = json.loads(drawn.resource.text)
                     assert drawn.annotations.audience == ["user"] and "vega-lite" in shown["$schema"], tool.name
-                pictures |= {str(drawn.resource.uri).rpartition("/")[2] for drawn in found.content[1:]}
+                pictures |= {str(drawn.resource.uri).rpartition("/")[2] for drawn in resources}
                 if file := found.structured_content.get("plan_file"):
                     assert read_plan(file).sentence == found.structured_content["headline"]
             assert {"phases", "frontier"} <= pictures, pictures  # rollout against training time among them

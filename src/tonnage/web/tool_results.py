@@ -12,6 +12,7 @@ import io
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from datetime import date
+from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -29,6 +30,8 @@ from tonnage.web.questions import QUESTIONS, parse_form_lists
 
 TOP: Final = 5
 """Options in a result."""
+SHARP: Final = 1.5
+"""Pixels of a drawn picture over those of its plot."""
 ROWS: Final = 20
 """Of a list of the catalogue, unless asked for otherwise."""
 MOST_ROWS: Final = 200
@@ -58,6 +61,8 @@ class Result(NamedTuple):
     """What the tool's output schema says, for a program."""
     charts: tuple[tuple[str, str], ...] = ()
     """Pictures: the name of each, and its Vega-Lite specification with its data."""
+    drawn: bytes = b""
+    """The first of them as PNG; empty without the `plots` extra."""
 
 
 def call(name: str, arguments: Mapping[str, Any], *, additions: Additions) -> Result:
@@ -79,15 +84,22 @@ def call(name: str, arguments: Mapping[str, Any], *, additions: Additions) -> Re
     data: dict[str, Any] = {"headline": answer.sentence}
     if question.kind:
         data |= {"feasible": answer.feasible, "options": _options(answer), "plan_file": _keep(question.kind, answer)}
-    return Result(markdown(blocks_of(answer, top=TOP)), data, _charts(answer))
+    return Result(markdown(blocks_of(answer, top=TOP)), data, *_charts(answer))
 
 
-def _charts(answer: Any) -> tuple[tuple[str, str], ...]:
-    """The pictures of an answer, the most telling first, as clients that draw Vega-Lite take them."""
+def _charts(answer: Any) -> tuple[tuple[tuple[str, str], ...], bytes]:
+    """
+    The pictures of an answer, the most telling first, as clients that draw Vega-Lite take them; and that one drawn on
+    white, for the others.
+    """
     from tonnage.questions.answers import charts_of
-    from tonnage.report.charts.chart import specification
+    from tonnage.report.charts.chart import renderer, specification
 
-    return tuple((chart.name, msgspec.json.encode(specification(chart)).decode()) for chart in charts_of(answer))
+    found = [(chart.name, specification(chart)) for chart in charts_of(answer)]
+    drawn = b""
+    if found and find_spec("vl_convert") is not None:
+        drawn = renderer().vegalite_to_png({**found[0][1], "background": "white"}, scale=SHARP)
+    return tuple((name, msgspec.json.encode(body).decode()) for name, body in found), drawn
 
 
 def _keep(kind: str, plan: Any) -> str | None:
@@ -234,7 +246,7 @@ def _trace(arguments: dict[str, Any], _: Additions) -> Result:
     answer = trace_sessions(log)
     # The fitted profile is hundreds of quantiles; the text has its medians.
     record = msgspec.to_builtins(msgspec.structs.replace(answer, profile=None))
-    return Result(markdown(blocks_of(answer)), {"headline": answer.sentence, "sessions": record}, _charts(answer))
+    return Result(markdown(blocks_of(answer)), {"headline": answer.sentence, "sessions": record}, *_charts(answer))
 
 
 def _list(arguments: dict[str, Any], additions: Additions) -> Result:

@@ -9,6 +9,7 @@ What a tool gives, as text and as structured content, is in `tool_results`.
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import signal
 from collections.abc import Iterable, Sequence
@@ -305,12 +306,16 @@ async def _serve(jobs: Jobs) -> None:
         except TonnageError as error:
             return types.CallToolResult(content=[types.TextContent(type="text", text=str(error))], is_error=True)
         text = types.TextContent(type="text", text=found.text)
-        drawn = [
+        for_eyes = types.Annotations(audience=["user"])  # the assistant has the same numbers in the text
+        drawn: list[Any] = []
+        if found.drawn:
+            data = base64.b64encode(found.drawn).decode()
+            drawn = [types.ImageContent(type="image", data=data, mime_type="image/png", annotations=for_eyes)]
+        drawn += [
             types.EmbeddedResource(
                 type="resource",
                 resource=types.TextResourceContents(uri=f"tonnage://chart/{name}", mime_type=VEGA_LITE, text=body),
-                # For the reader's eyes: the assistant has the same numbers in the text.
-                annotations=types.Annotations(audience=["user"]),
+                annotations=for_eyes,
             )
             for name, body in found.charts
         ]

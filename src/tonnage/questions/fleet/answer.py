@@ -180,8 +180,8 @@ class FleetRequest(SparseRecord, kw_only=True):
         Group(
             name="workloads",
             many=True,
-            help="one entry a workload, with the fields of serving; of other kinds a batch has items, infer a rate of "
-            "samples or video streams, train and finetune the time between runs, cpu the time of one request",
+            help="one entry a workload, with the fields of serving; a batch has items, infer a rate of samples or "
+            "streams, train and finetune the time between runs, cpu that of a request",
         ),
         _SLICES,
     ]
