@@ -95,7 +95,7 @@ def _first(pattern: str, source: str) -> str:
 def page_of(answered: Any, *, path: str, given: Mapping[str, Any], option: int) -> str:
     """The HTML that the server sends for a question, with that option chosen."""
     fields = {name: ",".join(value) if isinstance(value, list) else str(value) for name, value in given.items()}
-    return question_page(QUESTIONS[path], given=fields, shown=Shown(key="key", answer=answered, option=option))
+    return question_page(QUESTIONS[path], given=fields, shown=Shown(key="key", answer=answered, option=str(option)))
 
 
 def contradictions_between(answered: Any, *, path: str, given: Mapping[str, Any]) -> Iterator[str]:

@@ -119,13 +119,18 @@ def test_a_first_answer_comes_before_the_simulated_one(visit: Any) -> None:
     assert page.input_value("#f-rate") == "73/s"  # what is being typed stays
 
 
-def test_what_if_then_side_by_side(visit: Any) -> None:
-    page = visit("/plan/batch?model=8B&items=5M&deadline=8+h&prompt_tokens=400&output_tokens=60&accelerator=L40S,H100")
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [390, 1280, 1440])
+def test_what_if_then_side_by_side(visit: Any, width: int, dark: bool) -> None:
+    asked = "/plan/batch?model=8B&items=5M&deadline=8+h&prompt_tokens=400&output_tokens=60&accelerator=L40S,H100"
+    page = visit(asked, width=width, dark=dark)
     answered(page)
     page.click("#what-ifs a")
     page.wait_for_selector("#what-ifs tbody tr", timeout=ANSWER_MS)
     told = page.inner_text("#what-ifs")
     assert "twice the work: 10M" in told and "cost +" in told
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert not [item["id"] for item in Axe().run(page).response["violations"]]
     page.click("#what-ifs tbody tr:first-child a:has-text('side by side')")
     page.wait_for_selector(".side section:nth-child(2) .sentence")
     assert "second over first" in page.inner_text("main") and page.query_selector_all("section table")

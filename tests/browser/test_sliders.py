@@ -58,8 +58,10 @@ def test_only_answers_that_are_no_estimates_on_their_way_have_sliders(visit: Any
         asked.continue_()
 
 
-def test_the_load_curve_goes_from_idle_past_the_knee(visit: Any) -> None:
-    page = visit("/plan/serve?model=8B&rate=4/s&traffic=chat&ttft=1+s&tpot=50+ms&accelerator=H100")
+@pytest.mark.parametrize(("width", "dark"), LOOKS)
+def test_the_load_curve_goes_from_idle_past_the_knee(visit: Any, width: int, dark: bool) -> None:
+    asked = "/plan/serve?model=8B&rate=4/s&traffic=chat&ttft=1+s&tpot=50+ms&accelerator=H100"
+    page = visit(asked, width=width, dark=dark)
     page.wait_for_selector("main:not([aria-busy]) summary:has-text('Latency against load')", timeout=ANSWER_MS)
     page.click("summary:has-text('Latency against load')")
     rows = page.query_selector_all("details[open]:has(summary:has-text('Latency against load')) tbody tr")
@@ -68,3 +70,4 @@ def test_the_load_curve_goes_from_idle_past_the_knee(visit: Any) -> None:
     assert curve == sorted(curve, key=lambda point: (not point[1], point[0])), "what holds ends where what fails begins"
     most = max(rate for rate, held in curve if held)
     assert curve[0][0] < 0.1 * most and curve[-1][0] > 1.3 * most
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

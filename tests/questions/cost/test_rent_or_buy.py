@@ -10,7 +10,6 @@ from tests.command import answered
 
 import tonnage
 from tonnage.errors import BadRequest, UnitError, UnknownName
-from tonnage.questions.cost.inputs import rent_or_buy_request
 
 SERVERS = Path(__file__).parents[3] / "src/tonnage/catalog/data/tco/servers.csv"
 
@@ -163,7 +162,7 @@ def test_the_answer_survives_the_trip_through_json(h100: Any) -> None:
 
 @pytest.mark.parametrize("name", ["Germany", "DEU", "de"])
 def test_a_country_is_read_by_its_name(name: str) -> None:
-    request = rent_or_buy_request({"machine": "eight H100", "country": name, "rent_country": f"{name}, UK"})
+    request = tonnage.rent_or_buy("eight H100", country=name, rent_country=f"{name}, UK").request
     assert request.country == "DE" and request.countries == ("DE", "GB")
 
 

@@ -141,7 +141,7 @@ RULES: Final = (
     ),
     Rule(
         "communication-bound",
-        "The links between accelerators are at {link_share:.0%} of their peak.",
+        "The links between accelerators are at {link_share} of their peak.",
         {"link_share": Limit(0.60, "ours: as memory, three quarters of about 0.8 of the peak")},
         remedy="accelerator",
         step="less tensor and more data parallelism, collectives of fewer bits, then faster links",

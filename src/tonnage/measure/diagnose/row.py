@@ -7,7 +7,6 @@ A rule that a row cannot say is a function with the same answer.
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +17,7 @@ from tonnage.domain.engine_spec import ServerMetrics
 from tonnage.engines.registry import server_metrics
 from tonnage.measure.summary import stated_values
 from tonnage.record import Record
-from tonnage.units import show
+from tonnage.units import percent, show
 
 
 class Limit(NamedTuple):
@@ -182,10 +181,11 @@ class Rule(Record):
             return Missing(verdict=self.name, needs=self.needs, how=how) if self.needs else None
         if not all(limit.beyond(known[name], limit.value) for name, limit in held.items()) or not self.only(known):
             return None
-        seconds = {name: show(known[name], unit) for name, (_, unit) in NAMES.items() if unit == "s" and name in known}
+        units = ((name, unit) for name, (_, unit) in NAMES.items() if unit in ("s", "share") and name in known)
+        told = {name: percent(known[name]) if unit == "share" else show(known[name], unit) for name, unit in units}
         return Verdict(
             name=self.name,
-            sentence=re.sub(r"(?<=\d)%", " %", self.said.format(**known | seconds)),
+            sentence=self.said.format(**known | told),
             facts=facts_of(known, self.facts),
             remedy=self.remedy,
             next_step=self.step.format(page=page),

@@ -137,8 +137,7 @@ def over_provisioned(e: Evidence) -> Verdict | Missing | None:
 
 _PREEMPTING: Final = Rule(
     "memory-capacity bound",
-    "The KV cache is full ({kv_used_most:.0%} in use at most): {preemptions:,.0f} preemptions in {requests:,.0f} "
-    "requests.",
+    "The KV cache is full ({kv_used_most} in use at most): {preemptions:,.0f} preemptions in {requests:,.0f} requests.",
     {
         "kv_used_most": KV_FULL,
         "preempted_share": Limit(0.01, "ours: one request in a hundred computed twice"),
@@ -162,7 +161,7 @@ SERVING_RULES: Final = (
     ),
     Rule(
         "failing",
-        "{failed_share:.0%} of the requests fail or are given up.",
+        "{failed_share} of the requests fail or are given up.",
         {"failed_share": FAILING},
         remedy="code",
         step="read the server's log for the first failure; time-outs of clients count as aborted",
@@ -173,7 +172,7 @@ SERVING_RULES: Final = (
     _PREEMPTING,
     replace(
         _PREEMPTING,
-        said="The KV cache is full ({kv_used_most:.0%} in use at most): new requests wait for it.",
+        said="The KV cache is full ({kv_used_most} in use at most): new requests wait for it.",
         by=("kv_used_most",),
         only=lambda known: known.get("waiting"),
         needs="share of the KV cache in use",
@@ -202,7 +201,7 @@ STEPS: Final = "`tonnage measure train -- python train.py`, or the probe inside 
 
 _INPUT: Final = Rule(
     "input-bound",
-    "{input_share:.0%} of each step waits for data: moderately input-bound.",
+    "{input_share} of each step waits for data: moderately input-bound.",
     {
         "input_share": Limit(0.05, "TensorFlow Profiler calls a step moderately input-bound from 5 % on"),
         "input_s": None,
@@ -232,7 +231,7 @@ _FULL: Final = Rule(
 TRAINING_RULES: Final = (
     replace(
         _INPUT,
-        said="{input_share:.0%} of each step waits for data: highly input-bound.",
+        said="{input_share} of each step waits for data: highly input-bound.",
         facts={
             **_INPUT.facts,
             "input_share": Limit(0.20, "TensorFlow Profiler calls a step highly input-bound from 20 % on"),
@@ -241,7 +240,7 @@ TRAINING_RULES: Final = (
     _INPUT,
     Rule(
         "communication-bound",
-        "{communication_share:.0%} of each step is collectives that nothing hides.",
+        "{communication_share} of each step is collectives that nothing hides.",
         {
             "communication_share": Limit(0.20, "the share from which TensorFlow Profiler calls a stall high"),
             "communication_s": None,
@@ -259,7 +258,7 @@ TRAINING_RULES: Final = (
     ),
     Rule(
         "straggler",
-        "One rank computes {slowest_share:.0%} longer than the median, and the others wait for it.",
+        "One rank computes {slowest_share} longer than the median, and the others wait for it.",
         {"slowest_share": STRAGGLER},
         remedy="code",
         step="balance what each rank gets (lengths, experts, stages); look at the clocks of a slow host",
@@ -267,7 +266,7 @@ TRAINING_RULES: Final = (
     ),
     Rule(
         "checkpoint-bound",
-        "{checkpoint_share:.0%} of the time goes into checkpoints.",
+        "{checkpoint_share} of the time goes into checkpoints.",
         {"checkpoint_share": Limit(0.05, "the share from which TensorFlow Profiler calls a stall moderate")},
         remedy="code",
         step="write asynchronously (torch.distributed.checkpoint.async_save), to local disks first, or less often",
@@ -275,7 +274,7 @@ TRAINING_RULES: Final = (
     ),
     Rule(
         "under-utilised",
-        "The accelerator has nothing to run in {gap_share:.0%} of each step, and data is not the reason.",
+        "The accelerator has nothing to run in {gap_share} of each step, and data is not the reason.",
         {
             "gap_share": Limit(0.15, "TensorFlow Profiler calls a step highly launch-bound from 15 % on"),
             "kernel_s": None,
@@ -294,7 +293,7 @@ TRAINING_RULES: Final = (
     ),
     Rule(
         "fragmentation",
-        "{unused_share:.0%} of the memory is held by the allocator and used by no tensor.",
+        "{unused_share} of the memory is held by the allocator and used by no tensor.",
         {"unused_share": FRAGMENTED, "memory_reserved_bytes": None, "memory_peak_bytes": None},
         remedy="settings",
         step="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or batches padded to few lengths; no larger card",

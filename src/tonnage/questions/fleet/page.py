@@ -311,8 +311,14 @@ def _replicas(plan: FleetPlan) -> Table:
 def _bill(plan: FleetPlan) -> Table | None:
     if plan.bill is None:
         return None
-    rows = [(part.name, f"{part.value:,.2f}", part.source.partition(":")[0]) for part in plan.bill.parts]
+    rows = [(_line(part.name), f"{part.value:,.2f}", part.source.partition(":")[0]) for part in plan.bill.parts]
     return grid(["line~", "USD>", "from~"], [*rows, ("total", f"{plan.bill.value:,.2f}", "")], total=True)
+
+
+def _line(name: str) -> str:
+    """A line of the bill, whose first word may be the id of a provider, as people write it."""
+    first, *rest = name.split(" ", 1)
+    return " ".join((provider_name(first), *rest))
 
 
 def _check(check: FleetCheck) -> str:
@@ -422,12 +428,9 @@ def _bill_chart(plan: FleetPlan) -> Chart | None:
         return None
     parts = sorted(plan.bill.parts, key=lambda part: -part.value)[:MOST_LINES]
     body = {
-        "data": records(("line", "usd"), [(part.name, part.value) for part in parts]),
+        "data": records(("line", "usd"), [(_line(part.name), part.value) for part in parts]),
         "mark": BELOW_NAME,
-        "encoding": {
-            "y": named_rows("line"),
-            "x": axis("usd", "USD a month"),
-        },
+        "encoding": {"y": named_rows("line"), "x": axis("usd", "USD a month")},
     }
     return Chart(
         "bill",
@@ -435,7 +438,7 @@ def _bill_chart(plan: FleetPlan) -> Chart | None:
         "Lines of the bill of one month, the largest first.",
         body=body,
         columns=("line", "USD a month"),
-        rows=tuple((part.name, f"{part.value:,.2f}") for part in parts),
+        rows=tuple((_line(part.name), f"{part.value:,.2f}") for part in parts),
         height=rows_px(len(parts)),
     )
 
