@@ -53,7 +53,7 @@ def test_a_page_that_says_something_else_is_found(monkeypatch: pytest.MonkeyPatc
     for old, new, word in (
         (f"<b>${first.bill.usd_per_hour:,.2f}/h</b>", "<b>$1.00/h</b>", "price"),
         (f"<span>{first.replicas} replica", "<span>99 replica", "replicas"),
-        (f">{int(100 * (first.chance or 0.0))} %, ", ">12 %, ", "chance"),
+        (f"<b>{int(100 * (first.chance or 0.0))} %</b>", "<b>12 %</b>", "chance"),
         ("req/s", "req/min", "terminal"),
     ):
         assert old in shown
