@@ -196,7 +196,8 @@ def _search_contenders(
     for least, i in order:
         candidate = candidates[i]
         last = sorted(leaders)[shown - 1] if len(leaders) >= shown else NONE
-        if least > last and (shown == 1 or stop_asked()):
+        # In large steps the one that is shown may yet turn out dearer: what is close behind it leads then.
+        if least > (last if stop_asked() else (last[0], COARSE * last[1])) and (shown == 1 or stop_asked()):
             continue  # what can only come after all that are shown is not waited for
         learnt = min(margin, BEYOND * max(ratios)) if len(ratios) >= ENOUGH else margin
         seen: Candidate | Infeasible = candidate
