@@ -58,6 +58,7 @@ def replica_layouts(
     max_ranks: int,
     layered: bool = False,
     domain: int = 0,
+    pipelines: bool = True,
 ) -> Iterator[Layout]:
     """
     Layouts of one replica worth evaluating, smallest first.
@@ -66,7 +67,8 @@ def replica_layouts(
 
     Tensor parallelism stays inside a node, or the scale-up domain of `domain` accelerators whose trays are rented
     one by one (its all-reduces need the fast link); pipeline stages span nodes when one node is too small, and the
-    accelerators of a node that no fast link joins, as PCIe carries what stages pass on and slows all-reduces. Latent
+    accelerators of a node that no fast link joins, as PCIe carries what stages pass on and slows all-reduces (where
+    `pipelines` are asked for). Latent
     attention adds data-parallel attention with expert parallelism, because its cache is replicated under tp; that
     exchange goes over the network too, up to `WIDEST` accelerators.
     """
@@ -83,7 +85,7 @@ def replica_layouts(
             options.append(Layout(tp=tp, ep=tp))
         if moe and latent and tp > 1:
             options.append(Layout(dp=tp, ep=tp))
-        if accelerator.link.domain < tp <= per_node:
+        if pipelines and accelerator.link.domain < tp <= per_node:
             options += [Layout(tp=tp // stages, pp=stages) for stages in _HALVED if tp % stages == 0]
         yield from (layout for layout in options if legal(model, layout).ok)
         tp *= 2

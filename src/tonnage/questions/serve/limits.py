@@ -28,10 +28,13 @@ from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.engines.registry import defaults, engine_spec, engine_title, planned_engines, release_of, resolve_engine
 from tonnage.errors import BadRequest
 from tonnage.optimize.layouts import replica_layouts
+from tonnage.physics.memory import stored_bytes
 from tonnage.simulation.capacity import Point
 from tonnage.simulation.kvcache import Demand, kv_pool, longest_bytes
 from tonnage.units import show
 
+SPLIT: Final = 0.5
+"""Of one accelerator's memory: weights beyond it are split into pipelines within a node, too. [-]"""
 AS_PAID: Final = frozenset({"on-demand", "spot"})
 """Terms that are compared by what they cost."""
 
@@ -74,6 +77,7 @@ def configurations(
     """
     part, layered = site.accelerator, engine_spec(engine).layered
     for precision in precisions(request, model, accelerator=part, engine=engine, startable=startable):
+        large = stored_bytes(model, precision) > SPLIT * part.memory_bytes
         yield [
             Configuration(
                 accelerator=part.id,
@@ -83,7 +87,7 @@ def configurations(
                 intra_link=site.intra_link,
             )
             for layout in replica_layouts(
-                model, part, per_node=site.per_node, max_ranks=most, layered=layered, domain=domain
+                model, part, per_node=site.per_node, max_ranks=most, layered=layered, domain=domain, pipelines=large
             )
         ]
 
