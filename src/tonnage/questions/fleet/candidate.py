@@ -149,7 +149,7 @@ def fits_machine(candidate: Candidate, held: Stock) -> bool:
 
 LARGEST_REPLICA: Final = 32
 SIZES_LOOKED_AT: Final = 3
-"""Sizes of a replica from the smallest that serves every bucket it can."""
+"""Sizes of a replica, from the smallest that serves, after which none beyond a node is looked at."""
 KEPT_PER_SITE: Final = 2
 """Whatever their size; beyond them only ever smaller ones, which suit smaller instances and loads."""
 VARIED: Final = frozenset({"cache", "ttft", "tpot", "e2e"})
@@ -234,7 +234,9 @@ def _outcomes_at(search: _Search, *, startable: bool) -> Iterator[Candidate | In
         ):
             sizes = set[int]()
             for configuration in of_format:
-                if configuration.layout.ranks not in sizes and len(sizes) == SIZES_LOOKED_AT:
+                # Of a whole node all: a looser objective, which lets a smaller replica serve, must take no other away.
+                ranks = configuration.layout.ranks
+                if ranks > site.per_node and ranks not in sizes and len(sizes) >= SIZES_LOOKED_AT:
                     break
                 outcome = _evaluate(search, configuration)
                 yield outcome
@@ -247,7 +249,7 @@ def _outcomes_at(search: _Search, *, startable: bool) -> Iterator[Candidate | In
                             serves = True
                             yield varied
                 if serves:
-                    sizes.add(configuration.layout.ranks)
+                    sizes.add(ranks)
 
 
 def _evaluate(search: _Search, run: Configuration) -> Candidate | Infeasible:
