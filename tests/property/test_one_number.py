@@ -12,6 +12,9 @@ import pytest
 from tests.sweeps import FULL
 
 from tonnage.catalog import NOTHING
+from tonnage.core.deployment import resolve
+from tonnage.core.replica import with_queueing
+from tonnage.core.serving_traffic import open_load, served_latency
 from tonnage.domain.case import Links, ServeCase, ServeResult, Traffic, TrainCase, TrainCaseLayout, TrainResult
 from tonnage.domain.plan import Configuration, ServeOption
 from tonnage.domain.requests.serve import Serve
@@ -20,10 +23,12 @@ from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import TonnageError
 from tonnage.questions.ask import answer
 from tonnage.questions.predict.predict import predict
+from tonnage.questions.predict.serving import _errors
 from tonnage.questions.serve.option import share_of
 from tonnage.questions.serve.plan import plan_serve
 from tonnage.questions.serve.question import serve_request
 from tonnage.questions.simulate.simulate import simulate
+from tonnage.simulation.capacity import Point
 
 TODAY = date(2026, 11, 22)
 MODELS = (
@@ -101,7 +106,8 @@ def test_a_plan_and_a_prediction_give_the_same_numbers(question: dict[str, Any])
         if option.configuration.intra_link is not None:
             continue
         share = share_of(request, option.replicas)
-        found = predict(case_of(request, option.configuration, Traffic(rate_per_s=share)))
+        case = case_of(request, option.configuration, Traffic(rate_per_s=share))
+        found = predict(case)
         assert isinstance(found, ServeResult)
         capacity = option.capacity
         assert found.basis == option.basis
@@ -109,18 +115,21 @@ def test_a_plan_and_a_prediction_give_the_same_numbers(question: dict[str, Any])
         assert found.ttft_s.mean == capacity.ttft_mean_s
         assert found.tpot_s.p95 == capacity.tpot_s.value
         assert found.memory["total_bytes"] == option.memory.value
+        # The same errors; a plan states tails, and what a queue makes of those.
+        at = resolve(case)
+        served, tier = served_latency(at)
+        errors = _errors(at, served, at.basis_on(tier))
+        tails = with_queueing(errors, open_load(at), rate_per_s=share, seen=Point.tails)
         # A case leaves open what a plan sets (a release, the budget of a step): only what it names widens its interval.
         opened = {name for one in found.assumed for name in one.numbers}
         for name in ("tpot_s", "ttft_s"):
             mine, theirs = getattr(found, name), getattr(capacity, name)
-            above, below = mine.high / mine.mean, mine.mean / mine.low
+            assert (theirs.low, theirs.high) == pytest.approx(tails.bounds(name, theirs.value), rel=1e-9)
+            low, high = errors.bounds(name, mine.mean)
             if name in opened:
-                assert above >= theirs.high / theirs.value * (1 - 1e-9) and below >= theirs.value / theirs.low * (
-                    1 - 1e-9
-                )
+                assert mine.low <= low * (1 + 1e-9) and mine.high >= high * (1 - 1e-9)
             else:
-                assert above == pytest.approx(theirs.high / theirs.value, rel=1e-9)
-                assert below == pytest.approx(theirs.value / theirs.low, rel=1e-9)
+                assert (mine.low, mine.high) == pytest.approx((low, high), rel=1e-9)
 
 
 @pytest.mark.slow
