@@ -49,6 +49,19 @@ def one() -> tuple[FleetRequest, Candidate]:
     return found.request, found.chances[0]
 
 
+def test_a_bucket_keeps_the_curve_of_its_own_lengths_when_it_is_simulated() -> None:
+    short = {"share": "50 %", "prompt_tokens": 200, "output_tokens": 100}
+    long = {"share": "50 %", "prompt_tokens": 8000, "output_tokens": 800}
+    chat = {"model": "meta-llama/Llama-3.1-8B-Instruct", "rate": 4.0, "ttft": "2 s", "tpot": "60 ms"}
+    asked = _found(accelerator="H100", workloads=[{**chat, "buckets": [short, long]}])
+    first = asked.chances[0]
+    seen = next(one for one in simulate(asked, names={first.name}).chances if one.name == first.name)
+    assert seen.simulated and seen.points == first.points
+    assert [odds.curve is own.curve for odds, own in zip(seen.odds, first.odds, strict=True) if odds and own] == [
+        True
+    ] * 2
+
+
 @pytest.mark.parametrize(
     ("each", "kept"),
     [

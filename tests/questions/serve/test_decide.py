@@ -14,7 +14,8 @@ from tonnage.catalog.hub.resolve import resolve
 from tonnage.core.sites import sites
 from tonnage.domain.plan import Configuration, ServePlan
 from tonnage.questions.serve.capacity_search import draw_requests, search_capacity
-from tonnage.questions.serve.decide import CONTENDERS, MARGIN
+from tonnage.questions.serve.chance import MARGIN
+from tonnage.questions.serve.decide import CONTENDERS
 from tonnage.questions.serve.option import Candidate
 from tonnage.questions.serve.plan import _configurations, outcome_of, plan_serve
 from tonnage.questions.serve.question import serve_request

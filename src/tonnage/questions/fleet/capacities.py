@@ -56,12 +56,15 @@ def _with_simulation(asked: FleetContext, candidate: Candidate) -> Candidate:
         mine = of_bucket(requests, which, bucket=bucket)
         found = search_capacity(here, candidate.replica, requests=mine, guess=point, close=False)
         rates.append(found.found.low_per_s if found.best is not None else 0.0)
-        if found.best is not None and chances[bucket] is not None:
+        odds, averages = chances[bucket], point
+        if found.best is None or odds is None:
+            continue
+        if candidate.replica.reuse is not None:
             own = replica_at(here, run, replica=candidate.replica, rate_per_s=rates[-1])
             state = state_of(here, own)
             points[bucket] = averages = state.largest()[0] or point
             odds = Odds(Curve(here, own, state=state), here.slo)
-            chances[bucket] = odds.as_seen(found.best, binds=found.found.limit, best=averages.rate_per_s)
+        chances[bucket] = odds.as_seen(found.best, binds=found.found.limit, best=averages.rate_per_s)
     candidate = replace(candidate, odds=tuple(chances), points=tuple(points), simulated=True)
     return candidate.carrying(workload, tuple(rates))
 
